@@ -171,3 +171,109 @@ public final class MemoryCache<Key, Value>: Purgeable, MeteredPurgeable, Countin
 
     package func attach(_ meter: ChargeMeter) -> Bool { entries.attach(meter) }
 }
+
+// Three initialisers for one cache: `NSString` is both an object and `Hashable`, and the last initialiser resolves
+// the ambiguity.
+
+extension MemoryCache where Key: Hashable {
+    /// Creates an empty cache without limits.
+    ///
+    /// - Parameters:
+    ///   - rebuildCost: cost of making an object again.
+    ///   - byteCount: bytes of an object set without a cost, used under memory pressure. By default the length of
+    ///     data and text, plus 64.
+    public convenience init(
+        rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }
+    ) {
+        self.init(HashableKeys<Key>.self, rebuildCost, byteCount)
+    }
+}
+
+extension MemoryCache where Key: AnyObject {
+    /// Creates an empty cache without limits. Keys are compared by their dynamic type: `isEqual(_:)`, `==`, or
+    /// identity.
+    ///
+    /// - Parameters:
+    ///   - rebuildCost: cost of making an object again.
+    ///   - byteCount: bytes of an object set without a cost, used under memory pressure. By default the length of
+    ///     data and text, plus 64.
+    public convenience init(
+        rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }
+    ) {
+        self.init(ObjectKeys<Key>.self, rebuildCost, byteCount)
+    }
+}
+
+extension MemoryCache where Key: AnyObject & Hashable {
+    /// Creates an empty cache without limits.
+    ///
+    /// - Parameters:
+    ///   - rebuildCost: cost of making an object again.
+    ///   - byteCount: bytes of an object set without a cost, used under memory pressure. By default the length of
+    ///     data and text, plus 64.
+    public convenience init(
+        rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }
+    ) {
+        self.init(HashableKeys<Key>.self, rebuildCost, byteCount)
+    }
+}
+
+// Makes room for new objects, and handles evicted ones.
+extension MemoryCache {
+    /// Admits a new object, evicting at most as many objects as were present. Without that bound, a delegate that
+    /// puts evicted objects back would prolong the loop for ever.
+    ///
+    /// - Parameter cost: the stated cost, counted as `CacheBooks` does.
+    @usableFromInline
+    func makeRoom(for key: CacheKey<Key>, cost: Int) -> Bool {
+        guard books.couldAdmit(cost) else { return false }
+        if books.enter(cost) { return true }
+        // The cache is full. Remove the object to be replaced first; otherwise another object would be evicted
+        // instead.
+        entries.removeValue(forKey: key)
+        for _ in 0...books.count {
+            if books.enter(cost) { return true }
+            guard entries.evict(count: 1) == 1 else { return false }
+        }
+        return false
+    }
+
+    /// Evicts until the limits hold.
+    @usableFromInline
+    func trim() {
+        guard books.isOver else { return }
+        for _ in 0..<books.count { guard books.isOver, entries.evict(count: 1) == 1 else { return } }
+    }
+
+    /// Returns the object. If the content was discarded, removes the object and returns `nil`.
+    @usableFromInline
+    func look(at object: CachedObject<Value>, _ key: CacheKey<Key>) -> Value? {
+        guard evictsObjectsWithDiscardedContent, object.discardable?.isContentDiscarded() == true else {
+            return object.value
+        }
+        discoveries.wrappingAdd(1, ordering: .relaxed)
+        // An object set under the key in the meantime is removed too: a miss like any other.
+        if let removed = entries.removeValue(forKey: key) { letGo(removed) }
+        return nil
+    }
+
+    func letGo(_ object: CachedObject<Value>) {
+        delegate?.cache(self, willEvictObject: object.value)
+        // Other code may still hold the object, so dropping the reference alone would release nothing. Discard the
+        // content too.
+        if evictsObjectsWithDiscardedContent { object.discardable?.discardContentIfPossible() }
+    }
+}
+
+/// A delegate notified of objects that a `MemoryCache` itself removes: `NSCacheDelegate`.
+public protocol MemoryCacheDelegate<Key, Value>: AnyObject, Sendable {
+    associatedtype Key
+    associatedtype Value
+
+    /// Called with each object removed for a limit, under memory pressure, or because the content was discarded. Not
+    /// called for objects that the program removes or replaces, nor when the cache is deallocated.
+    ///
+    /// Called outside every lock, on the thread that caused the removal, which may be the manager's. The delegate may
+    /// use the cache in any way. The object is no longer in the cache.
+    func cache(_ cache: MemoryCache<Key, Value>, willEvictObject object: Value)
+}

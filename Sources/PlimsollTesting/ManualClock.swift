@@ -1,4 +1,4 @@
-package import Plimsoll
+public import Plimsoll
 import Synchronization
 
 /// A clock that moves only on request.
@@ -63,4 +63,11 @@ public final class ManualClock: Sendable {
     }
 
     private func tell() { for watcher in state.withLock({ $0.watchers }) { watcher() } }
+}
+
+extension ResourceManager {
+    /// Creates a manager that uses the time of `clock` only.
+    public convenience init(source: any PressureSource, policy: PressurePolicy = .standard, clock: ManualClock) {
+        self.init(source: source, policy: policy, time: clock.timekeeper)
+    }
 }

@@ -43,3 +43,59 @@ package final class Pause: Sendable {
         }
     }
 }
+
+/// Registry of threads that close a gate and wait for the call inside. Detects waits that would deadlock.
+///
+/// A callback that cancels another registration waits for that registration's call. If that call in turn cancels
+/// the first registration, both would wait for ever. The second of the two finds the cycle here and does not wait.
+enum CloseWaits {
+    /// A gate with a closer that waits.
+    struct Gate: Sendable {
+        /// Identity of the gate.
+        let id: ObjectIdentifier
+        /// The thread inside the gate. 0 if there is none, and for a gate of tasks.
+        let caller: @Sendable () -> UInt
+
+        init(_ gate: CallGate) { (id, caller) = (ObjectIdentifier(gate), { [unowned gate] in gate.caller }) }
+        init(_ gate: AsyncCallGate) { (id, caller) = (ObjectIdentifier(gate), { 0 }) }
+    }
+
+    private struct Wait {
+        /// The waiting thread, and the gates that the current task is inside of.
+        let thread: UInt
+        let inside: [ObjectIdentifier]
+        let gate: Gate
+    }
+
+    private static let waits = Mutex<[Wait]>([])
+
+    /// Runs `body`, which waits until the calls inside `gate` have ended. Skips `body` if one of those calls waits
+    /// for the caller's own call.
+    static func wait(for gate: Gate, _ body: () -> Void) {
+        let mine = Wait(thread: Thread.current, inside: AsyncCallGate.around, gate: gate)
+        let goes = waits.withLock { waits in
+            guard !leadsBack(from: gate, to: mine, waits) else { return false }
+            waits.append(mine)
+            return true
+        }
+        guard goes else { return }
+        body()
+        waits.withLock { waits in
+            // A thread waits for one gate at a time.
+            if let index = waits.firstIndex(where: { $0.thread == mine.thread }) { waits.remove(at: index) }
+        }
+    }
+
+    /// Returns true if a call inside `gate` waits, directly or through other gates, for the call that is about to
+    /// wait.
+    private static func leadsBack(from gate: Gate, to mine: Wait, _ waits: [Wait]) -> Bool {
+        var seen: Set<ObjectIdentifier> = [], next = [gate]
+        while let gate = next.popLast() {
+            let caller = gate.caller()
+            if caller == mine.thread || mine.inside.contains(gate.id) { return true }
+            guard seen.insert(gate.id).inserted else { continue }
+            next += waits.filter { caller != 0 && $0.thread == caller || $0.inside.contains(gate.id) }.map(\.gate)
+        }
+        return false
+    }
+}

@@ -116,3 +116,128 @@ extension HeapAllocator: GiveBack {
         return ByteCount(free / holes)
     }
 }
+
+extension HeapAllocator {
+    /// The signal `"allocator"` of a manager's capabilities: tells what can be given back, and the remedy if
+    /// nothing can.
+    public var signal: Capabilities.Signal {
+        func signal(_ isLive: Bool, _ detail: String, remedy: String? = nil) -> Capabilities.Signal {
+            .init("allocator", isLive: isLive, detail, remedy: remedy)
+        }
+        let home = file.map { ": it is in \($0)" } ?? ""
+        switch (kind, ownership) {
+        case (_, .split):
+            return signal(
+                false,
+                "split heap: malloc is \(kind), libc's own is glibc; this process crashes when it frees what strdup or getline returned",
+                remedy: "link libjemalloc.so instead of libjemalloc.a")
+        case (.unknown, _):
+            return signal(false, "malloc is not the C library's\(home)")
+        case (_, .notOwned):
+            return signal(false, "\(title) is loaded but does not own malloc\(home)")
+        case (.mimalloc, .owned):
+            return returnsAtOnce
+                ? signal(true, "\(title) owns malloc and was told to return freed pages at once")
+                : signal(
+                    false, "\(title) owns malloc, keeps freed pages, and returns next to none when asked",
+                    remedy:
+                        "start the process with MIMALLOC_PURGE_DELAY=0 (MIMALLOC_DECOMMIT_DELAY=0 before version 2.1)")
+        case (.tcmalloc, .owned):
+            return signal(
+                false,
+                "\(title) owns malloc; asking it to release stops other threads' allocations, so it is left alone")
+        case (.glibc, .owned), (.jemalloc, .owned):
+            return signal(true, "\(title) owns malloc")
+        }
+    }
+
+    /// Name and version.
+    private var title: String { version.map { "\(kind) \($0)" } ?? "\(kind)" }
+}
+
+/// Releases the heap's free pages to the kernel after a purge, if the benefit exceeds the cost.
+///
+/// glibc holds the locks of the arenas that it walks, which blocks other threads' `malloc`. Therefore a pass
+/// requests only one give-back from glibc, and `PurgeGovernor` spaces passes by the time taken. There is no further
+/// request over holes smaller than a page. jemalloc does not block other threads, and is asked after every pass.
+struct HeapGiveBack: Sendable {
+    private let allocator: any GiveBack
+    private var lastWasUseless = false
+
+    /// Least release that justifies a walk over the heap. A pass that released less than asked is exempt: then the
+    /// heap's free pages are the last memory to give.
+    static let leastReleased = ByteCount.mebibytes(1)
+    /// Longest stall without guards: about the time of a purge.
+    static let tolerableStall = Duration.milliseconds(20)
+    /// Least mean size of holes that justifies a walk. Smaller holes hardly contain a free whole page: 16.7 million
+    /// of 64 bytes took 7 to 20 s to walk and returned nothing (measured).
+    static let leastHole = ByteCount(4096)
+
+    init(_ allocator: any GiveBack = HeapAllocator.current) { self.allocator = allocator }
+
+    /// Gives back if the guards allow that. Allocates nothing.
+    ///
+    /// - Parameters:
+    ///   - released: the bytes that the pass released.
+    ///   - asked: the bytes that the pass was asked for.
+    ///   - resident: a closure that reads this process's resident memory.
+    /// - Returns: the time for which other threads' allocations may have been blocked; zero if they were not.
+    mutating func giveBack(after released: ByteCount, of asked: ByteCount, time: Timekeeper, resident: () -> ByteCount)
+        -> Duration
+    {
+        guard allocator.canGiveBack else { return .zero }
+        guard released >= Self.leastReleased || released < asked else {
+            allocator.giveBack(.light)
+            return .zero
+        }
+        guard allocator.expectedStall > Self.tolerableStall else {
+            allocator.giveBack(.full)
+            return .zero
+        }
+        if lastWasUseless, let hole = allocator.meanHole(), hole < Self.leastHole { return .zero }
+        let before = resident()
+        let began = time.elapsed()
+        allocator.giveBack(.full)
+        let took = time.elapsed() - began
+        lastWasUseless = before - resident() < max(released * 0.1, Self.leastReleased)
+        return took
+    }
+}
+
+/// An allocator that can release free pages to the kernel on request.
+///
+/// `HeapAllocator` is the only real one; tests use a substitute.
+protocol GiveBack: Sendable {
+    /// True if a request can have an effect.
+    var canGiveBack: Bool { get }
+    /// The time for which a full give-back may block other threads' allocations.
+    var expectedStall: Duration { get }
+    /// Releases free pages to the kernel. Allocates nothing.
+    func giveBack(_ depth: GiveBackDepth)
+    /// Makes freed large buffers go back to the kernel at once, from now on, as far as the allocator can. Allocates
+    /// nothing.
+    func keepLess()
+    /// Returns the mean size of the heap's holes; `nil` if unknown. May take milliseconds.
+    func meanHole() -> ByteCount?
+}
+
+/// Extent of a give-back.
+public enum GiveBackDepth: Sendable, Hashable {
+    /// Pages that cost next to nothing to return: with jemalloc, those free for longer than its decay time; with
+    /// glibc, none.
+    case light
+    /// All free pages.
+    case full
+}
+
+/// The allocator's own figures of its memory, in bytes for the whole process.
+public struct HeapSample: Sendable, Hashable {
+    /// Bytes handed out, in whole size classes.
+    public var allocated: ByteCount
+    /// Bytes in pages with an allocation on them. The part above `allocated` is holes, which no give-back returns.
+    public var active: ByteCount
+    /// Bytes in pages in memory. Most of the part above `active` can be given back.
+    public var resident: ByteCount
+    /// Bytes of address space kept without memory behind them.
+    public var retained: ByteCount
+}

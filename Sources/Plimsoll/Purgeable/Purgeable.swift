@@ -82,3 +82,87 @@ final class ClosurePurgeable: Purgeable {
     var heldBytes: Int { held() }
     func release(_ target: Int) -> Int { letGo(target) }
 }
+
+/// Tells a removal listener why an entry leaves where `RemovalReason` does not: both memory pressure and
+/// invalidation by tag purge entries.
+///
+/// A second-level store keeps entries purged under pressure, and must forget entries that are no longer true.
+package enum CacheInvalidation {
+    /// True if this thread removes entries because their content is invalid, not to release their bytes.
+    @TaskLocal package static var isRunning = false
+}
+
+/// A purgeable with statistics, like a cache, for a manager's status.
+package protocol CountingPurgeable: Purgeable {
+    /// Current statistics. Called from any thread, occasionally.
+    var statistics: CacheStatistics { get }
+
+    /// Maximum of the held bytes; `nil` for no limit.
+    var holdsAtMost: ByteCount? { get }
+}
+
+/// A purgeable with a limit that an operator may change at any time through a manager.
+package protocol ResizablePurgeable: CountingPurgeable {
+    /// Sets the limit, and evicts the excess. Called from any thread.
+    func resize(to limit: ByteCount)
+}
+
+/// A purgeable of this library that answers without waiting for application code.
+package protocol PromptPurgeable: Purgeable {}
+
+/// Cost of making a value again. Memory with a lower cost is released first.
+public enum RebuildCost: UInt8, Sendable, Hashable, Comparable, CaseIterable, Codable {
+    /// Microseconds of computation.
+    case trivial
+    /// A read from a local disk, milliseconds of computation.
+    case cheap
+    /// A query to another service, tens of milliseconds.
+    case expensive
+    /// Seconds, or a delay that a user notices. Released at the critical level only.
+    case precious
+
+    public static func < (left: RebuildCost, right: RebuildCost) -> Bool { left.rawValue < right.rawValue }
+}
+
+/// A purgeable whose entries carry tags, so that all entries of one tenant, account or credential can be purged at
+/// once (C67).
+///
+/// `PurgeableCache` and `VolatileCache` conform. Both methods may be called from any thread, also while `release`
+/// runs.
+package protocol TagPurgeable: AnyObject, Sendable {
+    /// The name shown in reports.
+    var name: String { get }
+
+    /// Removes every entry with that tag. Values with that tag that are being loaded now are not kept.
+    ///
+    /// - Returns: the number of entries removed.
+    @discardableResult
+    func purge(tag: String) -> Int
+
+    /// Returns the number of entries with that tag.
+    func count(tag: String) -> Int
+}
+
+/// A purgeable whose pages the kernel may reclaim at any instant, without asking.
+///
+/// Such pages count as available, not as used. The kernel reclaims them inside the allocator's own page fault
+/// before any process is killed (`MADV_FREE`, mm/vmscan.c). A manager therefore asks these purgeables first, but
+/// relies on the others to cover a shortfall.
+package protocol VolatilePurgeable: MeteredPurgeable {
+    /// Bytes in pages that the kernel may reclaim now, as far as known without reading the pages.
+    var volatileBytes: Int { get }
+
+    /// Attaches the meter on which the purgeable declares every page mapped and released. Called once, at
+    /// registration. If `take` returns false, no idle memory is left: the purgeable evicts from its own pages or
+    /// does without.
+    func attach(volatile meter: ChargeMeter)
+
+    /// Checks which pages the kernel has reclaimed since the last call, and forgets their contents. Cheap if none
+    /// was reclaimed.
+    ///
+    /// - Returns: the bytes found reclaimed.
+    func noticeDrops() -> Int
+
+    /// Releases memory that has been of no use for long. Called every few seconds.
+    func giveBackIdle()
+}

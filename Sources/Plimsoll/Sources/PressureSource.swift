@@ -32,3 +32,70 @@ public struct PressureSourceError: Error, Sendable, Hashable, CustomStringConver
     /// Creates an error with that explanation.
     public init(_ description: String) { self.description = description }
 }
+
+/// Signals available to a source, probed by using them, and the reasons why others are missing.
+public struct Capabilities: Sendable, Hashable, Codable {
+    /// The best footing available, in falling order of available information.
+    public enum Footing: String, Sendable, Hashable, Codable {
+        /// The service manager's variables name the files to watch.
+        case announced
+        /// The process's own control group, with limits and stall.
+        case ownGroup
+        /// The machine as a whole.
+        case machine
+        /// Events of the group only.
+        case events
+        /// No event source works; files are polled.
+        case polling
+        /// No information is available.
+        case inert
+    }
+
+    /// One signal.
+    public struct Signal: Sendable, Hashable, Codable {
+        /// Name of the signal, for example `"usage"` or `"stall trigger"`.
+        public var name: String
+        /// True if the signal works.
+        public var isLive: Bool
+        /// The file that the signal comes from, or the reason why there is none.
+        public var detail: String
+        /// Remedy for an operator; `nil` if none is needed or possible.
+        public var remedy: String?
+
+        /// Creates a signal as probed.
+        public init(_ name: String, isLive: Bool, _ detail: String, remedy: String? = nil) {
+            self.name = name
+            self.isLive = isLive
+            self.detail = detail
+            self.remedy = remedy
+        }
+    }
+
+    /// The best footing.
+    public var footing: Footing
+    /// All signals, live and dead, in the order of processing from the kernel to a level.
+    public var signals: [Signal]
+
+    /// Creates capabilities as probed.
+    public init(footing: Footing, signals: [Signal]) {
+        self.footing = footing
+        self.signals = signals
+    }
+
+    /// Returns the signal of that name.
+    public subscript(name: String) -> Signal? { signals.first { $0.name == name } }
+
+    /// Returns these capabilities and one more signal, unknown to the source.
+    package func adding(_ signal: Signal) -> Capabilities {
+        Capabilities(footing: footing, signals: signals + [signal])
+    }
+}
+
+extension Capabilities: CustomStringConvertible {
+    /// One line per signal: name, live or dead, and the file or the reason.
+    public var description: String {
+        signals.reduce("footing: \(footing.rawValue)") {
+            $0 + "\n\($1.isLive ? "live" : "dead")  \($1.name): \($1.detail)"
+        }
+    }
+}

@@ -1,6 +1,7 @@
 import Glibc
 import Plimsoll
 import PlimsollDemos
+import PlimsollLinux
 
 /// Readings in a file: a header that identifies the format, then one JSON object a line.
 struct Recording {
@@ -102,5 +103,36 @@ private func explain(_ error: any Error) -> String {
     case DecodingError.dataCorrupted(let context) where !context.codingPath.isEmpty:
         "\(context.codingPath.last?.stringValue ?? "it") holds what is not allowed there"
     default: "not a JSON object"
+    }
+}
+
+/// Readings of the real source at the pace of a display, until a time limit or a signal.
+struct LiveReadings {
+    private let source = LinuxPressureSource()
+    private let began = SteadyClock.now
+
+    var capabilities: Capabilities { source.capabilities }
+
+    /// Calls `body` with each reading, stamped from zero. Stops when `limit` is over, a signal comes or `body`
+    /// returns false.
+    ///
+    /// - Throws: `Failure` if nothing can be read.
+    func forEach(every step: Duration, atMost limit: Duration?, _ body: (PressureReading) -> Bool) throws {
+        let signals = SignalQueue(SignalQueue.endings)
+        while true {
+            let now = SteadyClock.now - began
+            if let limit, now >= limit { return }
+            let reading: PressureReading
+            do {
+                reading = try source.read(at: now)
+            } catch {
+                throw Failure.unavailable("no reading can be taken: \(error); `plimsoll doctor` says more")
+            }
+            guard body(reading) else { return }
+            // Wait for the signal, not in the source: Ctrl-C takes effect at once, and the display keeps a fixed
+            // pace. Events of the source are only drained.
+            defer { source.wait(atMost: .zero) }
+            if signals.next(within: limit.map { min(step, max(.zero, $0 - now)) } ?? step) != nil { return }
+        }
     }
 }

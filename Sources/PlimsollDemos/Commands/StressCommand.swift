@@ -1,5 +1,7 @@
 import ArgumentParser
+import Glibc
 import Plimsoll
+import PlimsollLinux
 
 /// Puts processes under memory stress in groups of their own and counts the survivors.
 struct StressCommand: ParsableCommand {
@@ -55,5 +57,73 @@ struct StressCommand: ParsableCommand {
         }
         // A run that proves nothing is a fault of the harness or of the host, not a result.
         if summaries.contains(where: { !$0.invalid.isEmpty }) { throw ExitCode.failure }
+    }
+}
+
+/// Enters groups, then executes another program. The program's memory is charged to those groups from the start.
+struct EnterCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "_enter", abstract: "Part of `run`.", shouldDisplay: false)
+
+    @Option(help: "Directory of a group to enter.") var group: [String] = []
+    @Option(help: "What to become; found by PATH unless it holds a slash.") var path: String
+    @Argument(parsing: .postTerminator, help: "Its arguments, its name first.") var arguments: [String] = []
+
+    /// A shell's two exit statuses: the command cannot be run (126), the command does not exist (127).
+    private static let cannotRun = ExitCode(126), notFound = ExitCode(127)
+
+    func run() throws {
+        for directory in group {
+            do {
+                // 0 means the writing process.
+                try ControlFile.write("0", to: directory + "/cgroup.procs")
+            } catch {
+                Output.error("plimsoll: cannot enter \(error)")
+                throw ExitCode(69)
+            }
+        }
+        var argv: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) }
+        argv.append(nil)
+        execvp(path, argv)
+        let reason = errno
+        Output.error("plimsoll: \(printable(path)): \(String(cString: strerror(reason)))")
+        throw reason == ENOENT ? Self.notFound : Self.cannotRun
+    }
+}
+
+/// One run of the stress harness, in a separate process.
+struct SubjectCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "_subject", abstract: "Part of `stress`.", shouldDisplay: false)
+
+    @Option var scenario: String
+    @Option var protection: String
+    @Option var limit: ByteCount
+    @Option var seed: UInt64
+    @Option var directory: String
+
+    func run() async throws {
+        guard let scenario = Scenario(rawValue: scenario), let protection = Protection(rawValue: protection) else {
+            throw ValidationError("unknown scenario or protection")
+        }
+        let subject = try reportingFailure {
+            try Subject(scenario, protection, limit: limit, seed: seed, directory: directory)
+        }
+        switch protection {
+        case .none, .volatile:
+            let (began, crossed) = try await endure(subject)
+            Output.line(JSONLine.encode(subject.result([], began: began, crossed: crossed)))
+        case .reactive:
+            let manager = ResourceManager(
+                source: LinuxPressureSource(), time: SteadyClock.timekeeper, onTurn: { subject.noteTurn($1) })
+            manager.register(subject.cache.purgeable)
+            async let _: Void = manager.run()
+            let (began, crossed) = try await endure(subject)
+            Output.line(JSONLine.encode(subject.result(manager.reports, began: began, crossed: crossed)))
+        }
+    }
+
+    private func endure(_ subject: Subject) async throws -> (began: Duration, crossed: Duration?) {
+        try await PlainThread.run { try reportingFailure { try subject.endure() } }
     }
 }

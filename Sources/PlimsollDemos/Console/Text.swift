@@ -1,3 +1,4 @@
+import Foundation
 import Plimsoll
 
 /// Human-readable numbers and columns, without Foundation's formatters.
@@ -49,5 +50,38 @@ package enum Text {
             }
             return cells.joined(separator: "  ")
         }.joined(separator: "\n")
+    }
+}
+
+/// A bar in a terminal: the used part of a limit, with marks where a level begins.
+package enum Bar {
+    /// Returns the bar as text.
+    ///
+    /// - Parameters:
+    ///   - share: filled part, clamped to `0...1`.
+    ///   - marks: positions in `0...1`, each with the character drawn there if the bar is not filled.
+    package static func draw(_ share: Double, width: Int, marks: [(at: Double, character: Character)] = []) -> String {
+        let filled = Int((min(1, max(0, share.isFinite ? share : 0)) * Double(width)).rounded())
+        var cells = (0..<width).map { $0 < filled ? Character("█") : Character("·") }
+        for mark in marks where (0...1).contains(mark.at) {
+            let cell = min(width - 1, Int(mark.at * Double(width)))
+            if cell >= filled { cells[cell] = mark.character }
+        }
+        return String(cells)
+    }
+}
+
+/// One JSON object a line, keys in a fixed order.
+package enum JSONLine {
+    package static func encode(_ value: some Encodable) -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        // Records hold strings, integers and finite numbers only, which always encode.
+        guard let data = try? encoder.encode(value) else { preconditionFailure("\(type(of: value)) does not encode") }
+        return String(decoding: data, as: UTF8.self)
+    }
+
+    package static func decode<Value: Decodable>(_ type: Value.Type, from line: some StringProtocol) throws -> Value {
+        try JSONDecoder().decode(type, from: Data(line.utf8))
     }
 }

@@ -1,7 +1,9 @@
+import ArgumentParser
 import Glibc
 import Plimsoll
 import PlimsollLifecycle
 import PlimsollLinux
+import PlimsollSupervisor
 import Synchronization
 
 /// A service for the supervisor's demo, tests and benchmarks. The service accepts orders, holds memory, and grows if
@@ -118,5 +120,76 @@ package final class UnitService: Sendable {
     }
     private static func store(_ name: String, in directory: String) -> FileStateStore {
         FileStateStore(directory: directory + "/" + name + ".state")
+    }
+}
+
+/// Standard output and standard error of a command that must never wait for a reader. Threads write the lines. Lines
+/// that do not fit are dropped and counted.
+final class PatientOutput: Sendable {
+    private let output: LineWriter
+    private let errors: LineWriter
+
+    /// Starts the writers.
+    ///
+    /// - Parameter isJSON: true if lines on standard output are JSON.
+    init(isJSON: Bool) throws {
+        let output = LineWriter(STDOUT_FILENO) { trouble in
+            guard case .dropped(let count) = trouble else { return nil }
+            return Array((isJSON ? #"{"dropped":\#(count),"what":"dropped"}"# : Self.loss(count)).utf8) + [10]
+        }
+        let errors = LineWriter(STDERR_FILENO) { trouble in
+            if case .dropped(let count) = trouble { Array("plimsoll: \(Self.loss(count))\n".utf8) } else { nil }
+        }
+        guard let output, let errors else {
+            throw Failure.failed(
+                "no thread could be started for its output; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+            )
+        }
+        (self.output, self.errors) = (output, errors)
+    }
+
+    private static func loss(_ count: Int) -> String {
+        "\(count) lines were dropped here, as they were not read in time"
+    }
+
+    func line(_ text: String) { output.write(Array((text + "\n").utf8)) }
+    func error(_ text: String) { errors.write(Array((text + "\n").utf8)) }
+
+    /// Writes the rest, for at most two seconds each.
+    func finish() { for writer in [output, errors] { writer.finish(within: .seconds(2)) } }
+}
+
+/// A service under a supervisor, in a separate process.
+struct UnitCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "_unit", abstract: "Part of `demo supervisor`.", shouldDisplay: false)
+
+    @Option var name: String
+    @Option var directory: String
+    @Option var size: ByteCount
+    @Option var growth: ByteCount = .zero
+    @Option(help: "It asks to stand still once memory has been short for so many milliseconds.") var suspendAfter: Int?
+
+    func run() throws {
+        // Block signals on the first thread, before other threads exist. A signal blocked in all threads stays
+        // pending until `SignalQueue` reads it.
+        let signals = SignalQueue()
+        let habits = UnitService.Habits(
+            name: name, directory: directory, size: size, growth: growth,
+            suspendAfter: suspendAfter.map { .milliseconds($0) })
+        let service = try UnitService(habits)
+        let life = Task {
+            do {
+                try await service.run { Output.line("ready") }
+                return ExitCode.success
+            } catch {
+                Output.error("plimsoll: \(error)")
+                return ExitCode.failure
+            }
+        }
+        Task { UnitCommand.exit(withError: await life.value) }
+        while !(signals.next(within: .seconds(3600)).map(SignalQueue.endings.contains) ?? false) {}
+        life.cancel()
+        while true { pause() }
     }
 }

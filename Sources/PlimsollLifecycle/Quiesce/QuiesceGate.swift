@@ -86,3 +86,56 @@ final class GateSlot: Sendable {
     /// Publishes `extent` on the member's own gate. A member in a set follows the set instead.
     func follow(_ extent: QuiesceExtent) { if current === own { own.publish(extent) } }
 }
+
+/// Work that a `ConcurrencyLimiter` has not admitted. The work never began.
+public struct AdmissionRefusal: Error, Sendable, Hashable {
+    /// The reason for the refusal.
+    public enum Reason: Sendable, Hashable {
+        /// The queue of waiting callers was full. The value is the queue's capacity.
+        case queueIsFull(mostWaiting: Int)
+        /// The limiter was paused, and the policy refuses work while paused.
+        case paused
+        /// The limiter stayed paused for longer than the policy allows callers to wait.
+        case pausedTooLong(Duration)
+        /// The caller's patience ended.
+        case waitedTooLong(Duration)
+    }
+
+    /// Name of the limiter.
+    public var limiter: String
+    /// The reason for the refusal.
+    public var reason: Reason
+
+    /// Creates a refusal by the limiter of that name.
+    public init(limiter: String, reason: Reason) {
+        self.limiter = limiter
+        self.reason = reason
+    }
+}
+
+extension AdmissionRefusal: CustomStringConvertible {
+    public var description: String {
+        let why =
+            switch reason {
+            case .queueIsFull(let most): "\(most) are waiting already; shed load earlier, or raise mostWaiting"
+            case .paused:
+                "it is paused and set to refuse then (whenPaused: .refuse); ask again once the process is active"
+            case .pausedTooLong(let limit):
+                "it was paused for more than \(limit) (whenPaused: .expire); ask again once the process is active"
+            case .waitedTooLong(let limit): "no room within \(limit); ask again later, or wait longer (waitingAtMost:)"
+            }
+        return "limiter \"\(limiter)\" did not admit the work: \(why)"
+    }
+}
+
+extension AdmissionStatus {
+    init(_ member: any CountingQuiescable) {
+        let statistics = member.statistics
+        self.init(
+            name: member.name, running: statistics.running, waiting: statistics.waiting, limit: statistics.limit,
+            admitted: statistics.admitted, refused: statistics.refused,
+            // A member may return any number; JSON cannot express infinity.
+            refusedPerSecond: member.refusedPerSecond.flatMap { $0.isFinite ? $0 : nil },
+            expired: statistics.expired, requests: member.requests)
+    }
+}

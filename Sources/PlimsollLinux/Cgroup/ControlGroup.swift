@@ -129,3 +129,87 @@ extension Result {
         if case .failure(let error) = self { error } else { nil }
     }
 }
+
+/// The groups of this process, from `/proc/self/cgroup`: paths below the root of the process's cgroup namespace.
+package struct Membership: Equatable, Sendable {
+    /// The path in the version 2 hierarchy; `nil` without one.
+    package var unified: String?
+    /// The path in the version 1 hierarchy that has the memory controller, or another requested one; `nil` without one.
+    package var memory: String?
+
+    /// Parses lines of the form `ID:CONTROLLERS:PATH`. A path may hold colons, and has a suffix if the group was
+    /// removed. Lines not understood are skipped.
+    package init(_ text: [UInt8], controller: String = "memory") {
+        for line in text.split(separator: KernelText.newline) {
+            let fields = line.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false)
+            guard fields.count == 3, fields[2].first == UInt8(ascii: "/") else { continue }
+            var path = String(decoding: fields[2], as: UTF8.self)
+            if path.hasSuffix(" (deleted)") { path.removeLast(10) }
+            if fields[0].elementsEqual("0".utf8), fields[1].isEmpty {
+                unified = path
+            } else if fields[1].split(separator: UInt8(ascii: ",")).contains(where: {
+                $0.elementsEqual(controller.utf8)
+            }) {
+                memory = path
+            }
+        }
+    }
+}
+
+/// The mounts of the cgroup hierarchies, from `/proc/self/mountinfo`.
+package struct MountTable: Equatable, Sendable {
+    /// One mount of a hierarchy.
+    package struct Mount: Equatable, Sendable {
+        /// The group visible at `point`, as a path from the root of our cgroup namespace: `/..` is above.
+        package var root: String
+        /// The directory in our file system.
+        package var point: String
+    }
+
+    /// Mounts of the version 2 hierarchy, latest first.
+    package private(set) var unified: [Mount] = []
+    /// Mounts of the version 1 hierarchy with the memory controller, or another requested one, latest first.
+    package private(set) var memory: [Mount] = []
+
+    /// Parses lines of the form `ID PARENT DEVICE ROOT POINT OPTIONS [TAG...] - TYPE SOURCE OPTIONS`, with any number
+    /// of tags. Lines not understood are skipped.
+    package init(_ text: [UInt8], controller: String = "memory") {
+        for line in text.split(separator: KernelText.newline) {
+            let fields = line.split(separator: KernelText.space)
+            guard fields.count >= 9, let dash = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }),
+                dash + 1 < fields.count
+            else {
+                continue
+            }
+            let mount = Mount(root: Self.unescaped(fields[3]), point: Self.unescaped(fields[4]))
+            guard mount.root.utf8.first == UInt8(ascii: "/"), mount.point.utf8.first == UInt8(ascii: "/") else {
+                continue
+            }
+            if fields[dash + 1].elementsEqual("cgroup2".utf8) {
+                unified.insert(mount, at: 0)
+            } else if fields[dash + 1].elementsEqual("cgroup".utf8), let options = fields.last,
+                options.split(separator: UInt8(ascii: ",")).contains(where: { $0.elementsEqual(controller.utf8) })
+            {
+                memory.insert(mount, at: 0)
+            }
+        }
+    }
+
+    /// Undoes the kernel's escapes: a space is written `\040`.
+    private static func unescaped(_ field: ArraySlice<UInt8>) -> String {
+        var bytes: [UInt8] = []
+        var rest = field
+        while let byte = rest.popFirst() {
+            let digits = rest.prefix(3)
+            if byte == UInt8(ascii: "\\"), digits.count == 3,
+                digits.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "7")).contains($0) })
+            {
+                bytes.append(UInt8(truncatingIfNeeded: digits.reduce(0) { $0 * 8 + Int($1 - UInt8(ascii: "0")) }))
+                rest = rest.dropFirst(3)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

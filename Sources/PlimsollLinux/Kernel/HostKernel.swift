@@ -1,5 +1,6 @@
 import CPlimsollLinux
 package import Glibc
+package import Plimsoll
 
 /// The kernel this process runs on. With a `root`, files are looked up below that directory: a fixture tree.
 package struct HostKernel: Kernel {
@@ -90,4 +91,14 @@ package struct HostKernel: Kernel {
     }
 
     package var processID: Int32 { getpid() }
+}
+
+extension Timekeeper {
+    /// The machine's running time (`CLOCK_MONOTONIC`). The origin is the same in all processes, so times from several
+    /// can be compared.
+    package static let machine = Timekeeper {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+    }
 }

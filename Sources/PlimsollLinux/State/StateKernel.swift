@@ -1,3 +1,5 @@
+import Glibc
+
 /// The system calls of the file store. Tests let any of them fail, and simulate power failure between two.
 ///
 /// Results are the kernel's own: a negative number is an errno, negated. May be called from any thread.
@@ -40,4 +42,72 @@ package enum StateFileAccess: Sendable {
     case locking
     /// Synchronize the names in a directory.
     case directory
+}
+
+/// The kernel this process runs on.
+package struct HostStateKernel: StateKernel {
+    package init() {}
+
+    package func open(_ path: String, _ access: StateFileAccess) -> Int32 {
+        let mode =
+            switch access {
+            // Never blocking: the file there may be a FIFO.
+            case .reading: O_RDONLY | O_NONBLOCK
+            case .changing: O_RDWR | O_NONBLOCK
+            case .replacing: O_WRONLY | O_CREAT | O_TRUNC
+            case .locking: O_RDWR | O_CREAT
+            case .directory: O_RDONLY | O_DIRECTORY
+            }
+        let link = access == .directory ? 0 : O_NOFOLLOW
+        return Int32(again { Int(Glibc.open(path, mode | link | O_CLOEXEC | O_NOCTTY, 0o600)) })
+    }
+
+    package func close(_ file: Int32) { _ = Glibc.close(file) }
+
+    package func length(_ file: Int32) -> Int {
+        var status = stat()
+        guard fstat(file, &status) == 0 else { return -Int(errno) }
+        return status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : -Int(EINVAL)
+    }
+
+    package func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        again { pread(file, buffer.baseAddress, buffer.count, offset) }
+    }
+
+    package func write(_ file: Int32, at offset: Int, _ bytes: UnsafeRawBufferPointer) -> Int {
+        again { pwrite(file, bytes.baseAddress, bytes.count, offset) }
+    }
+
+    package func truncate(_ file: Int32, to length: Int) -> Int32 { Int32(again { Int(ftruncate(file, length)) }) }
+    package func synchronize(_ file: Int32) -> Int32 { Int32(again { Int(fsync(file)) }) }
+    package func rename(_ old: String, to new: String) -> Int32 { Glibc.rename(old, new) == 0 ? 0 : -errno }
+    package func unlink(_ path: String) -> Int32 { Glibc.unlink(path) == 0 ? 0 : -errno }
+    package func makeDirectory(_ path: String) -> Int32 { mkdir(path, 0o700) == 0 ? 0 : -errno }
+    package func lock(_ file: Int32) -> Int32 { Int32(again { Int(flock(file, LOCK_EX | LOCK_NB)) }) }
+    package func unlock(_ file: Int32) { _ = flock(file, LOCK_UN) }
+    package var processID: Int32 { getpid() }
+
+    package func names(in directory: String) -> Result<[String], KernelError> {
+        guard let stream = opendir(directory) else { return .failure(KernelError(number: errno)) }
+        defer { closedir(stream) }
+        var names: [String] = []
+        while true {
+            errno = 0
+            guard let entry = readdir(stream) else { break }
+            let name = withUnsafeBytes(of: entry.pointee.d_name) {
+                String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return errno == 0 ? .success(names) : .failure(KernelError(number: errno))
+    }
+
+    /// Repeats the call if a signal interrupted it.
+    private func again(_ call: () -> Int) -> Int {
+        while true {
+            let result = call()
+            if result >= 0 { return result }
+            if errno != EINTR { return -Int(errno) }
+        }
+    }
 }

@@ -1,3 +1,4 @@
+public import Configuration
 public import Logging
 import Metrics
 public import Plimsoll
@@ -241,4 +242,66 @@ extension AdminPages {
     public init(_ service: ResourceService, _ options: Options = Options()) {
         self.init(service.manager, options) { service.settings.adminHosts }
     }
+}
+
+extension ResourceService {
+    /// Follows the live settings (`ServiceSettings.Key.isLive`) until the task is cancelled: dry run, budget of a
+    /// shutdown, share of the budget for tasks, drain delay, limits of caches. For a reader with a provider that
+    /// reloads.
+    ///
+    /// A value that is not allowed is logged once, and the previous value stays in force.
+    ///
+    /// - Throws: Errors of the reader's provider.
+    public func follow(_ reader: ConfigReader) async throws {
+        let live = Setting.all.filter(\.isLive), logger = logger
+        try await reader.watchSnapshot { updates in
+            var told: [String] = []
+            for try await snapshot in updates {
+                var settings = settings
+                settings.policy.isDryRun = manager.isDryRun
+                let problems = settings.apply(live, snapshot)
+                for problem in problems where !told.contains(problem) {
+                    logger.warning("a setting is not followed", metadata: ["plimsoll.reason": "\(problem)"])
+                }
+                told = problems
+                manager.isDryRun = settings.policy.isDryRun
+                self.settings = settings
+            }
+        }
+    }
+}
+
+/// A service that is notified of a shutdown before the other services; see `ResourceService.shutdownBeacon`.
+public struct ShutdownBeacon: Service, CustomStringConvertible {
+    private let service: ResourceService
+
+    init(_ service: ResourceService) { self.service = service }
+
+    public var description: String { "plimsoll.shutdownBeacon" }
+
+    /// Waits for a graceful shutdown, begins the manager's shutdown, then waits for `drainDelay` of the settings
+    /// while the other services run.
+    public func run() async throws {
+        do {
+            try await gracefulShutdown()
+        } catch is CancellationError {
+            return
+        }
+        service.beginShutdown()
+        let delay = service.settings.drainDelay
+        if delay > .zero { try? await Task.sleep(for: delay) }
+    }
+}
+
+/// A shutdown whose budget was spent before the other services of the group had ended.
+public struct ShutdownOverrun: Error, Sendable, Hashable, CustomStringConvertible {
+    /// Time from the start of the shutdown to the end.
+    public var budget: Duration
+    /// The failure, the reason and the remedy.
+    public var description: String {
+        "cannot end the group in good order within shutdown.budget (\(budget)) because a service had not ended by then; its services are cancelled now. "
+            + "Have services end when they are shut down, or raise shutdown.budget (PLIMSOLL_SHUTDOWN_BUDGET)"
+    }
+
+    init(_ budget: Duration) { self.budget = budget }
 }

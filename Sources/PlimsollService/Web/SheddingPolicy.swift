@@ -128,3 +128,68 @@ extension SheddingPolicy {
         QuiesceExtent.Share.allCases.flatMap { share in RequestPriority.allCases.map { Terms(self[$0, share]) } }
     }
 }
+
+/// The importance of a request when not all requests can be served.
+public enum RequestPriority: UInt8, Sendable, Hashable, Comparable, CaseIterable, Codable {
+    /// Refused first: requests that clients repeat automatically, prefetches, crawlers, reports that no user waits
+    /// for.
+    case sheddable
+    /// The priority of most requests.
+    case normal
+    /// Served as long as any request is: payments, log-ins, requests that other services depend on.
+    case critical
+
+    public static func < (left: RequestPriority, right: RequestPriority) -> Bool { left.rawValue < right.rawValue }
+}
+
+/// An error for a request that a `RequestShedder` has not admitted. No work was done for the request.
+public struct RequestRefusal: Error, Sendable, Hashable {
+    /// The reason for a refusal.
+    public enum Reason: String, Sendable, Hashable, CaseIterable, Codable {
+        /// The concurrency limit of the priority is reached.
+        case concurrency
+        /// Only a share of these requests is admitted, and this request is not part of that share.
+        case arrivals
+        /// The process admits no requests: interrupted, shutting down, or just resumed after a freeze.
+        case paused
+    }
+
+    /// Name of the shedder.
+    public var shedder: String
+    /// Priority of the request.
+    public var priority: RequestPriority
+    /// The reason for the refusal.
+    public var reason: Reason
+    /// The extent at that moment.
+    public var extent: QuiesceExtent
+    /// Retry time in seconds. Differs between refusals, so that requests refused together do not return together.
+    public var retryAfterSeconds: Int
+}
+
+extension RequestRefusal: CustomStringConvertible {
+    public var description: String {
+        let why =
+            switch reason {
+            case .concurrency where extent.share == .whole: "as many requests run as may run at once"
+            case .concurrency: "memory is short, and as many \(priority) requests run as may run now"
+            case .arrivals: "memory is short, and only a part of \(priority) requests is served"
+            case .paused: "the process takes no work just now"
+            }
+        return "not served: \(why); ask again in \(retryAfterSeconds) s"
+    }
+}
+
+/// A sequence of words in which every stretch is evenly spread: multiples of the golden ratio (Weyl's sequence;
+/// Knuth, The Art of Computer Programming 3, 6.4).
+enum Spread {
+    static func word(_ number: UInt64, from start: UInt64) -> UInt64 { number &* 0x9e37_79b9_7f4a_7c15 &+ start }
+
+    /// Returns the start of the sequence with the given number, far from the starts of other sequences. Uses the last
+    /// step of SplitMix64 (Steele et al., OOPSLA 2014).
+    static func start(_ number: UInt64, seed: UInt64) -> UInt64 {
+        var word = seed &+ (number &+ 1) &* 0xd1b5_4a32_d192_ed03
+        word = (word ^ (word >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        word = (word ^ (word >> 27)) &* 0x94d0_49bb_1331_11eb
+        return word ^ (word >> 31)
+    }
+}

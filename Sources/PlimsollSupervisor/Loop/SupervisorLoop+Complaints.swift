@@ -45,3 +45,69 @@ extension SupervisorLoop {
         }
     }
 }
+
+/// A limiter for the log lines about a unit. The first few of each kind are reported, and then the number of the rest
+/// once per window. The behaviour of a unit's processes must neither fill a disk nor bury important lines.
+struct ComplaintPacer {
+    /// The maximum number of lines per kind and window.
+    static let burst = 5
+    static let window = Duration.seconds(30)
+    /// The maximum number of kinds tracked at once; all further kinds count as one.
+    static let mostKinds = 1024
+
+    /// A unit, and one of its lines with the digits removed.
+    private struct Kind: Hashable {
+        let unit: String
+        let text: String
+    }
+
+    private struct Tally {
+        let since: Duration
+        var told = 0
+        var withheld = 0
+        var last = ""
+    }
+
+    private var tallies: [Kind: Tally] = [:]
+
+    /// The end of the first window in which lines were withheld; `nil` if none were.
+    private(set) var nextDue: Duration?
+
+    /// Returns true if `line` of `unit` is to be reported now. Otherwise counts the line.
+    mutating func admits(_ line: String, of unit: String, at now: Duration) -> Bool {
+        var kind = Kind(unit: unit, text: String(line.prefix(200).filter { !$0.isNumber }))
+        if tallies[kind] == nil, tallies.count >= Self.mostKinds { kind = Kind(unit: "", text: "") }
+        if let tally = tallies[kind], tally.withheld == 0, now - tally.since >= Self.window { tallies[kind] = nil }
+        var tally = tallies[kind] ?? Tally(since: now)
+        defer { tallies[kind] = tally }
+        if tally.told < Self.burst {
+            tally.told += 1
+            return true
+        }
+        tally.withheld += 1
+        tally.last = line
+        let due = tally.since + Self.window
+        nextDue = min(nextDue ?? due, due)
+        return false
+    }
+
+    /// Returns summaries of the lines withheld in windows that have ended. Includes open windows if `isOver` is true.
+    mutating func overdue(at now: Duration, isOver: Bool = false) -> [String] {
+        guard isOver || nextDue.map({ now >= $0 }) ?? false else { return [] }
+        var lines: [String] = []
+        nextDue = nil
+        for (kind, tally) in tallies {
+            let due = tally.since + Self.window
+            if isOver || now >= due {
+                tallies[kind] = nil
+                let unit = kind.unit.isEmpty ? "units" : kind.unit
+                if tally.withheld > 0 {
+                    lines.append("\(unit): \(tally.withheld) more lines like this were not told: \(tally.last)")
+                }
+            } else if tally.withheld > 0 {
+                nextDue = min(nextDue ?? due, due)
+            }
+        }
+        return lines
+    }
+}

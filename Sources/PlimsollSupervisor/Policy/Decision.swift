@@ -82,3 +82,78 @@ package struct Outcome: Sendable, Hashable {
         (self.decision, self.at, self.relief, self.failure) = (decision, at, relief, failure)
     }
 }
+
+/// A unit as seen by one evaluation.
+struct Candidate {
+    let report: UnitReport
+    var memory: UnitMemory
+    /// The importance of the unit, raised to that of the most important foreground unit that depends on this one.
+    var importance: Int
+    /// True if the unit is in the foreground, or a foreground unit depends on this one.
+    var isInFront: Bool
+    /// True if the unit was relaunched soon after its last end. Ending such a unit again frees memory only for a
+    /// moment.
+    var comesBack: Bool
+    /// True if this evaluation already made a decision for the unit.
+    var isTaken = false
+
+    init(_ report: UnitReport, memory: UnitMemory, policy: SupervisorPolicy) {
+        (self.report, self.memory) = (report, memory)
+        importance = min(1000, max(0, report.importance))
+        isInFront = report.role == .foreground && report.backgroundSince == nil
+        comesBack = report.relaunchGap.map { $0 < policy.relaunchGap } ?? false
+    }
+
+    var name: String { report.name }
+    /// True if no decision was made in this evaluation and no earlier action is pending.
+    var isFree: Bool { !isTaken && memory.pending == nil }
+    var runs: Bool { report.state == .running || report.state == .starting }
+    var hears: Bool { runs || report.state == .leaving }
+    var canEnd: Bool { report.state != .stopped && report.state != .ending }
+
+    func canEnd(at now: Duration) -> Bool { canEnd && !memory.hasFailed(.kill, at: now) }
+
+    /// Returns true if the unit can be frozen, as far as is known.
+    func canStand(at now: Duration) -> Bool {
+        report.suspension != .never && !report.exitsOnSuspend && !report.holdsLocks
+            && !memory.hasFailed(.suspend, at: now)
+    }
+
+    /// The deadline for the unit to become ready to be frozen, including its background tasks (T33).
+    func leaveEnd(_ policy: SupervisorPolicy) -> Duration {
+        let end = report.since + policy.leaveTime
+        guard report.tokens > 0 else { return end }
+        return max(end, min(report.tokensEnd ?? .seconds(Int64.max / 4), end + policy.graceExtension))
+    }
+
+    /// Time from SIGTERM to SIGKILL. Live background tasks extend this time, up to a bound.
+    func grace(_ policy: SupervisorPolicy, at now: Duration) -> Duration {
+        guard report.tokens > 0 else { return policy.grace }
+        let wanted = report.tokensEnd.map { max(policy.grace, $0 - now) } ?? policy.grace + policy.graceExtension
+        return min(wanted, policy.grace + policy.graceExtension)
+    }
+}
+
+/// The order in which units are asked to end at shutdown. A unit ends after the units that depend on this one.
+enum StopOrder {
+    /// Returns the units that no other living unit depends on. If all living units depend on each other in a cycle,
+    /// returns all of them.
+    ///
+    /// - Parameter living: the living units, each with its dependencies.
+    static func next(_ living: [String: [String]]) -> Set<String> {
+        var free = Set(living.keys)
+        for (name, dependencies) in living { for needed in dependencies where needed != name { free.remove(needed) } }
+        return free.isEmpty ? Set(living.keys) : free
+    }
+
+    /// Returns the number of turns needed if each unit ends when asked: 1 where there are no dependencies. The time for
+    /// one turn is the whole time divided by this number.
+    static func turns(_ living: [String: [String]]) -> Int {
+        var left = living, turns = 0
+        while !left.isEmpty {
+            for name in next(left) { left[name] = nil }
+            turns += 1
+        }
+        return max(1, turns)
+    }
+}

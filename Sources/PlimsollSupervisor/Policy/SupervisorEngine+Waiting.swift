@@ -37,3 +37,71 @@ extension SupervisorEngine {
         }
     }
 }
+
+/// The pacing of pressure notices. Units are notified one at a time, and the same level is repeated only after a rest.
+/// A lower level is announced only once that level has lasted (C77).
+struct NoticePacer: Sendable, Hashable {
+    private var last: Duration?
+    /// For each level, the time since which the current level has been no higher.
+    private var since: [Duration?] = [nil, nil, nil]
+
+    mutating func note(_ level: PressureLevel, at now: Duration) {
+        for other in PressureLevel.allCases {
+            let index = Int(other.rawValue)
+            since[index] = level <= other ? since[index] ?? now : nil
+        }
+    }
+
+    /// Returns the earliest time for the next notice to any unit.
+    func next(_ policy: SupervisorPolicy) -> Duration { last.map { $0 + policy.noticeSpacing } ?? .zero }
+
+    mutating func told(at now: Duration) { last = now }
+
+    /// Returns the time at which to notify a unit of `level`, given that the unit was last notified of `told`; `nil`
+    /// for no notice.
+    ///
+    /// - Parameter mayWarn: true if running units may be warned of this shortage.
+    func due(
+        _ level: PressureLevel, told: (level: PressureLevel, at: Duration?), mayWarn: Bool, _ policy: SupervisorPolicy
+    ) -> Duration? {
+        if level < told.level { return since[Int(level.rawValue)].map { $0 + policy.fallHold } }
+        guard level > .normal, mayWarn else { return nil }
+        if level > told.level { return .zero }
+        return told.at.map { $0 + policy.noticeRest } ?? .zero
+    }
+}
+
+/// The wait that enforces one victim at a time. After a step, the supervisor waits for the relief before the next step.
+/// Memory takes a while to be freed after a process ends (K39), and two kills for one shortage do harm.
+struct ReliefWait: Sendable, Hashable {
+    var unit: String
+    var action: UnitAction
+    var at: Duration
+    /// The unit's charge at that time.
+    var charge: ByteCount
+    /// The time at which the wait ends in any case.
+    var until: Duration
+
+    /// Share of the charge that may remain: page cache moves to other readers of the same files.
+    static let rest = 0.05
+
+    /// Returns true if the unit's memory has been freed, by a report newer than the step. `nil` stands for a unit that
+    /// was removed.
+    func isOver(_ report: UnitReport?, at now: Duration) -> Bool {
+        guard now < until, let report else { return true }
+        guard now > at else { return false }
+        if case .pushOut(let asked) = action {
+            return report.state != .suspended || report.charge <= charge - asked * 0.9
+        }
+        return report.charge <= charge * Self.rest || report.since > at && report.state == .starting
+    }
+
+    /// Applies the outcome of the step. Returns `false` once there is nothing more to wait for.
+    mutating func learn(_ outcome: Outcome, coolDown: Duration) -> Bool {
+        if outcome.failure != nil || outcome.decision.action.kind == .pushOut { return false }
+        if outcome.relief >= charge * (1 - Self.rest) { return false }
+        // The unit has ended, and its memory is still being freed.
+        until = min(until, outcome.at + coolDown)
+        return true
+    }
+}

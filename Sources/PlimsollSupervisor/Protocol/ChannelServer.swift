@@ -289,3 +289,39 @@ package final class ChannelServer {
         if connections[connection.peer.id] != nil { listen(to: connection) }
     }
 }
+
+extension ChannelServer {
+    /// Returns true if the connection has sent data that was not read yet, because the connection is paused or time
+    /// was short.
+    /// Unread data may contradict what the service said before.
+    func hasUnheard(_ id: UInt64) -> Bool {
+        guard let connection = connections[id] else { return false }
+        return connection.stream.hasLine || plimsoll_ready(connection.stream.file, POLLIN, 0) != 0
+    }
+}
+
+/// A token bucket: bounds the burst and the rate of a sender's messages.
+struct Allowance {
+    private let rate: Double
+    private let burst: Double
+    private var left: Double
+    private var filledAt: Duration
+
+    /// - Parameters:
+    ///   - rate: units per second.
+    ///   - burst: greatest number of units at once.
+    init(rate: Double, burst: Double, at now: Duration) {
+        (self.rate, self.burst, left, filledAt) = (rate, burst, burst, now)
+    }
+
+    /// Takes one unit. Returns false if none is left.
+    mutating func spend(at now: Duration) -> Bool {
+        // If the clock has gone back, no units are added or removed.
+        let passed = max(.zero, now - filledAt)
+        left = min(burst, left + min(3600, passed / .seconds(1)) * rate)
+        filledAt = now
+        guard left >= 1 else { return false }
+        left -= 1
+        return true
+    }
+}
