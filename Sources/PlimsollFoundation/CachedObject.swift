@@ -6,14 +6,14 @@ import Foundation
 // has a mutable subclass.
 @usableFromInline @frozen struct CachedObject<Value>: @unchecked Sendable {
     @usableFromInline let value: Value
-    /// The stated cost, clamped by `CacheBooks.counted`.
+    /// The stated cost, clamped by `CacheAccounting.counted`.
     @usableFromInline let cost: Int
     @usableFromInline let isDiscardable: Bool
 
     @usableFromInline
     init(_ value: Value, cost: Int) {
         self.value = value
-        self.cost = CacheBooks.counted(cost)
+        self.cost = CacheAccounting.counted(cost)
         // Check once: the check costs more than a look-up. Compare the type: a cast of the value would bridge.
         isDiscardable = type(of: value as Any) is any DiscardableContent.Type
     }

@@ -27,9 +27,9 @@ public final class MemoryCache<Key, Value>: Purgeable, MeteredPurgeable, Countin
     @usableFromInline let rules: any KeyRules<Key>.Type
     @usableFromInline let byteCount: @Sendable (Value) -> Int
 
-    // Mutable state and protection: limits and sums by the mutex in `books`, name and delegate by `settings`. The
+    // Mutable state and protection: limits and sums by the mutex in `accounting`, name and delegate by `settings`. The
     // relaxed atomics publish no other memory.
-    @usableFromInline let books = CacheBooks()
+    @usableFromInline let accounting = CacheAccounting()
     private let settings = Mutex(Settings())
     private let evictsDiscarded = Atomic<Bool>(true)
     let discoveries = Atomic<Int>(0)
@@ -44,8 +44,8 @@ public final class MemoryCache<Key, Value>: Purgeable, MeteredPurgeable, Countin
         self.rebuildCost = rebuildCost
         self.byteCount = byteCount
         entries = PurgeableCache("MemoryCache", rebuildCost: rebuildCost) { _, object in object.cost }
-        entries.onRemoval { [books, weak self] _, object, reason in
-            books.strike(object.cost)
+        entries.onRemoval { [accounting, weak self] _, object, reason in
+            accounting.strike(object.cost)
             if reason == .evicted || reason == .purged { self?.letGo(object) }
         }
     }
@@ -90,7 +90,7 @@ public final class MemoryCache<Key, Value>: Purgeable, MeteredPurgeable, Countin
                 trim()
                 return true
             }
-            books.strike(object.cost)
+            accounting.strike(object.cost)
         }
         entries.removeValue(forKey: key)
         return false
@@ -119,18 +119,18 @@ public final class MemoryCache<Key, Value>: Purgeable, MeteredPurgeable, Countin
 
     /// Greatest number of objects; zero or less for no limit. Lowering the limit evicts at once.
     public var countLimit: Int {
-        get { books.countLimit }
+        get { accounting.countLimit }
         set {
-            books.countLimit = newValue
+            accounting.countLimit = newValue
             trim()
         }
     }
 
     /// Greatest sum of costs; zero or less for no limit. Lowering the limit evicts at once.
     public var totalCostLimit: Int {
-        get { books.costLimit }
+        get { accounting.costLimit }
         set {
-            books.costLimit = newValue
+            accounting.costLimit = newValue
             trim()
         }
     }
@@ -145,7 +145,7 @@ public final class MemoryCache<Key, Value>: Purgeable, MeteredPurgeable, Countin
     public var count: Int { entries.count }
 
     /// Sum of the stated costs.
-    public var totalCost: Int { books.cost }
+    public var totalCost: Int { accounting.cost }
 
     /// Counters and sizes of the cache; `byteCount` is as in `heldBytes`.
     public var statistics: CacheStatistics {
@@ -223,16 +223,16 @@ extension MemoryCache {
     /// Admits a new object, evicting at most as many objects as were present. Without that bound, a delegate that
     /// puts evicted objects back would prolong the loop for ever.
     ///
-    /// - Parameter cost: the stated cost, counted as `CacheBooks` does.
+    /// - Parameter cost: the stated cost, counted as `CacheAccounting` does.
     @usableFromInline
     func makeRoom(for key: CacheKey<Key>, cost: Int) -> Bool {
-        guard books.couldAdmit(cost) else { return false }
-        if books.enter(cost) { return true }
+        guard accounting.couldAdmit(cost) else { return false }
+        if accounting.enter(cost) { return true }
         // The cache is full. Remove the object to be replaced first; otherwise another object would be evicted
         // instead.
         entries.removeValue(forKey: key)
-        for _ in 0...books.count {
-            if books.enter(cost) { return true }
+        for _ in 0...accounting.count {
+            if accounting.enter(cost) { return true }
             guard entries.evict(count: 1) == 1 else { return false }
         }
         return false
@@ -241,8 +241,8 @@ extension MemoryCache {
     /// Evicts until the limits hold.
     @usableFromInline
     func trim() {
-        guard books.isOver else { return }
-        for _ in 0..<books.count { guard books.isOver, entries.evict(count: 1) == 1 else { return } }
+        guard accounting.isOver else { return }
+        for _ in 0..<accounting.count { guard accounting.isOver, entries.evict(count: 1) == 1 else { return } }
     }
 
     /// Returns the object. If the content was discarded, removes the object and returns `nil`.

@@ -9,7 +9,7 @@ import Plimsoll
 /// when the thread ends that started the child, and those of the cooperative pool come and go; and some units must outlive their supervisor's thread.
 enum Leash {
     /// The variable that what tests start has.
-    static let variable = "PLIMSOLL_TEST_RUN"
+    static let variable = "TEST_RUN_OWNER"
 
     /// This process's own value of it: a number alone would be another process's later. Asking for it makes the shell, once.
     static let mark: String = {

@@ -34,7 +34,7 @@ enum KillPhase: String, CaseIterable, ExpressibleByArgument {
     /// True if the phase ends with `run()`.
     var isUntilEnd: Bool { self == .stop || self == .leave }
     /// Name of the thread whose system calls are counted; `nil` for the first thread.
-    var thread: String? { self == .pushOut ? "plimsoll-hands" : nil }
+    var thread: String? { self == .pushOut ? "plimsoll-action" : nil }
 
     /// The unit that most phases act on.
     static let subject = "batch"

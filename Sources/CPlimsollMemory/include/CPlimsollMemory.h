@@ -4,7 +4,7 @@
 
 #include "allocator.h"
 #include "mapping.h"
-#include "seat.h"
+#include "reader_slot.h"
 #include "secret.h"
 
 #endif

@@ -16,7 +16,7 @@ package final class ManagerParts: Sendable {
     /// The background tasks of scenes.
     package let sceneTasks: SceneTasks
     /// Asks purgeables for their status.
-    let poll: HolderPoll
+    let poll: PurgeablePoll
     /// Accounting of the memory that caches declare on the heap.
     let meter: ChargeMeter
     /// Accounting of the memory that volatile purgeables declare.
@@ -30,9 +30,9 @@ package final class ManagerParts: Sendable {
     let purger: Purger
     let keeper: VolatileKeeper
     /// Purge worker: releases memory, and looks after volatile memory.
-    let hands: Worker
+    let purgeWorker: Worker
     /// Delivery worker: notifies observers and listeners.
-    let courier: Worker
+    let deliveryWorker: Worker
     /// Ends the process with a last line. Tests replace this function.
     package let exit: @Sendable (Int32, String) -> Void
 
@@ -57,7 +57,7 @@ package final class ManagerParts: Sendable {
         (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
-        poll = HolderPoll(alarms: alarms, threads: threads)
+        poll = PurgeablePoll(alarms: alarms, threads: threads)
         shutdown = ShutdownPlan(heartbeat: heartbeat)
         isDryRun = Atomic(policy.isDryRun)
         self.policy = Mutex(policy)
@@ -84,13 +84,15 @@ package final class ManagerParts: Sendable {
         self.exit = exit
         let (journal, observers, admission) = (journal, observers, AdmissionRelay(joined))
         self.admission = admission
-        let courier = Worker("plimsoll-tell") { turn in
+        let deliveryWorker = Worker("plimsoll-tell") { turn in
             guard admission.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
             journal.deliver(turn, time: time)
         }
-        self.courier = courier
-        hands = Worker("plimsoll-purge") { turn in
-            guard purger.run(turn, done: { report in if journal.add(report) { courier.request() } }) else { return }
+        self.deliveryWorker = deliveryWorker
+        purgeWorker = Worker("plimsoll-purge") { turn in
+            guard purger.run(turn, done: { report in if journal.add(report) { deliveryWorker.request() } }) else {
+                return
+            }
             keeper.run(turn)
         }
         // A joined part that suspends work takes over, and releases the timers once work has resumed.
@@ -106,7 +108,7 @@ package final class ManagerParts: Sendable {
     /// Records given-up tasks in the journal. Tasks expired for pressure are left out: `PressureResponse` reports
     /// those with their evidence.
     private func listenToTasks(_ time: Timekeeper) {
-        tasks.listen { [journal, courier, published, deferred, shutdown] listeners in
+        tasks.listen { [journal, deliveryWorker, published, deferred, shutdown] listeners in
             listeners.whenAsked = { names, count in shutdown.asked(names, count) }
             listeners.whenGivenUp = { reason, names in
                 shutdown.givenUp(names)
@@ -115,7 +117,7 @@ package final class ManagerParts: Sendable {
                     eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: published.level, evidence: [],
                     began: time.elapsed())
                 report.outcome = .overran(names)
-                if journal.add(report) { courier.request() }
+                if journal.add(report) { deliveryWorker.request() }
             }
             listeners.whenOpened = { [weak deferred] in deferred?.look() }
         }
@@ -123,7 +125,7 @@ package final class ManagerParts: Sendable {
 
     /// Adds a report to the journal and requests delivery to the listeners.
     func report(_ report: ActionReport) {
-        if journal.add(report) { courier.request() }
+        if journal.add(report) { deliveryWorker.request() }
     }
 
     var level: PressureLevel { published.level }
@@ -143,8 +145,8 @@ package final class ManagerParts: Sendable {
     /// Time until a handler has overrun its budget.
     func timeUntilAttention(at now: Duration, budget: Duration) -> Duration {
         min(
-            hands.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600),
-            courier.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600))
+            purgeWorker.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600),
+            deliveryWorker.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600))
     }
 }
 

@@ -57,7 +57,7 @@ struct PressureResponse {
         // Shed load by the present level: once memory is available again, refusing requests has no use.
         if assessment.present == .normal { isQuiescing = false }
         if parts.admission.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) {
-            parts.courier.request()
+            parts.deliveryWorker.request()
         }
         announce(assessment)
         if assessment.level == .normal { calmDown(assessment) }
@@ -88,7 +88,7 @@ struct PressureResponse {
             return
         }
         parts.observers.post(event)
-        parts.courier.request()
+        parts.deliveryWorker.request()
     }
 
     private mutating func release(
@@ -115,7 +115,7 @@ struct PressureResponse {
             .init(
                 report: report, askedVolatile: askedVolatile, includesPrecious: assessment.observed == .critical,
                 sparesSmall: !hasLasted))
-        parts.hands.request()
+        parts.purgeWorker.request()
     }
 
     /// Returns the shortfall. An announcement or a simulation has no byte count; the result is then a share of the
@@ -214,16 +214,16 @@ struct PressureResponse {
         guard isRestricted, !governor.isRunning, ramp.isFull else { return }
         isRestricted = false
         parts.purger.post(.init(report: report(.release, assessment), includesPrecious: false, lifts: true))
-        parts.hands.request()
+        parts.purgeWorker.request()
     }
 
     private mutating func goAroundTheStuck(_ assessment: PressureAssessment) {
-        if let name = parts.hands.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {
+        if let name = parts.purgeWorker.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {
             governor.abandoned()
             parts.keeper.abandoned()
             overran(.release, name, assessment)
         }
-        if let name = parts.courier.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {
+        if let name = parts.deliveryWorker.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {
             overran(.warn, name, assessment)
         }
     }

@@ -90,7 +90,7 @@ final class Purger: Sendable {
 
     private func release(_ request: Request, _ report: inout ActionReport, _ turn: Worker.Turn) -> Bool {
         let entries = registry.snapshot
-        let round = HolderRound(turn: turn, time: time, purger: self, isUpkeep: false, sparesSmall: request.sparesSmall)
+        let round = ReleasePass(turn: turn, time: time, purger: self, isUpkeep: false, sparesSmall: request.sparesSmall)
         var end = round.ask(
             entries, registry.volatileRange(of: entries), for: .volatile, includesPrecious: request.includesPrecious,
             target: request.askedVolatile,

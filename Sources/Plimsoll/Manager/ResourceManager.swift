@@ -73,8 +73,8 @@ public final class ResourceManager: Sendable {
             source: source, policy: policy, time: time, parts: parts, isEnabled: isEnabled, onTurn: onTurn)
         let parts = parts, source = source
         if let rehearsal { parts.inbox.simulate(rehearsal.level, for: rehearsal.duration) }
-        parts.hands.start()
-        parts.courier.start()
+        parts.purgeWorker.start()
+        parts.deliveryWorker.start()
         let joined = parts.joined.beginRun()
         parts.threads.run { for part in joined { await part.prepare() } }
         let started = await withTaskCancellationHandler {

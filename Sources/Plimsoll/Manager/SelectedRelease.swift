@@ -48,7 +48,7 @@ struct SelectedRelease: Sendable {
             inside(entry.name)
             var gained = ByteCount.zero, isVolatile = false
             let isDone = entry.gate.call(at: time.elapsed()) {
-                let held = ByteCount(min(max(0, entry.purgeable.heldBytes), HolderRound.mostHeld))
+                let held = ByteCount(min(max(0, entry.purgeable.heldBytes), ReleasePass.mostHeld))
                 isVolatile = entry.volatile.map { $0.volatileBytes > 0 } ?? false
                 // A release above the held bytes is an accounting error of the purgeable, not memory.
                 gained = min(max(.zero, ByteCount(entry.purgeable.release(min(held, left).bytes))), held)
@@ -102,7 +102,7 @@ extension ManagerParts {
                 if entry.place.purgesOnBackground { release.ask([entry], .max, &report) { _ in } }
                 var spares = 0
                 _ = entry.gate.call(at: release.time.elapsed()) { spares = entry.purgeable.dropSpares() }
-                report.released += ByteCount(min(max(0, spares), HolderRound.mostHeld))
+                report.released += ByteCount(min(max(0, spares), ReleasePass.mostHeld))
                 state.withLock { $0.report = report }
             }
             state.withLock { $0.inside = "heap" }

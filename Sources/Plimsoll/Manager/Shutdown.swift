@@ -151,8 +151,8 @@ extension ResourceManager {
         }
         // The plan records all tasks given up, independent of the reason and the time of the request.
         parts.shutdown.ended(turn: turn, others: overran)
-        parts.hands.stop()
-        parts.courier.stop()
+        parts.purgeWorker.stop()
+        parts.deliveryWorker.stop()
     }
 }
 

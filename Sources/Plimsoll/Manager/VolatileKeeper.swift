@@ -156,7 +156,7 @@ final class VolatileKeeper: Sendable {
                 _ = entry.gate.call(at: now) { taken = entry.volatile?.noticeDrops() ?? .zero }
             }
             guard inCharge else { return false }
-            findings.taken += ByteCount(min(max(0, taken), HolderRound.mostHeld))
+            findings.taken += ByteCount(min(max(0, taken), ReleasePass.mostHeld))
         }
         return true
     }
@@ -166,7 +166,7 @@ final class VolatileKeeper: Sendable {
         _ turn: Worker.Turn
     ) -> Bool {
         let began = time.elapsed(), before = source.footprint()
-        let round = HolderRound(turn: turn, time: time, purger: purger, isUpkeep: true)
+        let round = ReleasePass(turn: turn, time: time, purger: purger, isUpkeep: true)
         findings.asked = excess
         // Precious contents go last, but they go: the kernel, which would reclaim instead, does not spare them.
         let end = round.ask(

@@ -59,7 +59,7 @@ struct VolatileResponse {
                 assessment.room == .zero && reading.charged > .zero || allowance == .zero && reading.volatile > .zero
             request.trimsHeap = trim.isDue(at: assessment.at, pinned: pinned, isHeldBack: isHeldBack)
         }
-        if parts.keeper.post(request, for: reading) { parts.hands.request() }
+        if parts.keeper.post(request, for: reading) { parts.purgeWorker.request() }
     }
 
     /// Returns the volatile memory to release before other purgeables are asked for `asked` bytes. As many bytes

@@ -19,7 +19,7 @@ extension BackgroundTaskRegistry {
         let number: Int? = gate.withLock { gate in
             guard condition(&gate) else { return nil }
             let isNew = gate.sweep(reason, until: running + grace, done: done)
-            decree(gate, condemning: true)
+            applyGate(gate, expiring: true)
             guard let number = gate.sweep?.number else { return nil }
             // An alarm takes a thread, which is too much for no tasks. So a sweep that began without tasks has no
             // alarm yet.
@@ -69,7 +69,7 @@ extension BackgroundTaskRegistry {
             if let sweep = gate.sweep, sweep.askers == 0, !sweep.isEnding, tally.expiring == 0, gate.offers == 0 {
                 ended = sweep
                 gate.sweep = nil
-                decree(gate)
+                applyGate(gate)
             }
             let isIdle =
                 gate.inBackgroundSince != nil && tally.count == 0 && gate.offers == 0 && gate.toldIdleAt != tally.ended
@@ -102,14 +102,14 @@ extension BackgroundTaskRegistry {
                 while case let some = shard.giveUpSome(), !some.isEmpty { stragglers += some }
             }
             let ended: (sweep: TaskGate.Sweep, offers: Int)? = gate.withLock { gate in
-                // A caller that joined meanwhile has condemned more tasks. The earlier deadline holds for them too,
-                // and has passed. Tasks are condemned under this lock, so none is missed.
+                // A caller that joined meanwhile has selected more tasks. The earlier deadline holds for them too,
+                // and has passed. Tasks are selected under this lock, so none is missed.
                 guard shards.allSatisfy({ !$0.isExpiring }) else { return nil }
                 // Use the current sweep, not the initial copy: callers that joined meanwhile wait in the current
                 // one.
                 let ended = gate.sweep ?? sweep
                 gate.sweep = nil
-                decree(gate)
+                applyGate(gate)
                 return (ended, gate.offers)
             }
             guard let ended else { continue }
@@ -205,7 +205,7 @@ extension BackgroundTaskRegistry {
             if patience > .zero {
                 gate.ownEnd?.alarm = alarms.set(.deadline, after: patience) { [self] in endOwnTime() }
             }
-            decree(gate)
+            applyGate(gate)
         }
         if patience <= .zero { endOwnTime() }
     }
@@ -265,7 +265,7 @@ extension BackgroundTaskRegistry {
             guard gate.enterBackground(at: running) else { return }
             gate.toldIdleAt = tally.ended
             setAllowanceAlarm(&gate, after: limits.allowance)
-            decree(gate)
+            applyGate(gate)
         }
     }
 
@@ -282,7 +282,7 @@ extension BackgroundTaskRegistry {
         let isRenewed = gate.withLock { gate in
             guard let left = gate.giveBack(gap.length, of: limits.allowance, at: running) else { return false }
             setAllowanceAlarm(&gate, after: left)
-            decree(gate)
+            applyGate(gate)
             return true
         }
         if isRenewed { tell(\.whenOpened) }
@@ -305,7 +305,7 @@ extension BackgroundTaskRegistry {
             guard gate.enterForeground() else { return false }
             gate.allowanceAlarm?.cancel()
             gate.allowanceAlarm = nil
-            decree(gate)
+            applyGate(gate)
             return true
         }
         if isBack { tell(\.whenOpened) }
@@ -315,7 +315,7 @@ extension BackgroundTaskRegistry {
     package func suspended(_ isSuspended: Bool) {
         gate.withLock { gate in
             gate.isSuspended = isSuspended
-            decree(gate)
+            applyGate(gate)
         }
         if !isSuspended { tell(\.whenOpened) }
     }
@@ -324,7 +324,7 @@ extension BackgroundTaskRegistry {
     package func close() {
         gate.withLock { gate in
             gate.isClosed = true
-            decree(gate)
+            applyGate(gate)
         }
     }
 

@@ -41,7 +41,7 @@ package final class BackgroundTaskRegistry: Sendable {
     /// Number of tasks that may begin beyond the capacity assigned to shards. Relaxed: a count, assigned in
     /// portions.
     private let room: Atomic<Int>
-    let handovers: HandoverDesk
+    let handovers: HandoverStore
     // Released on store and acquired on load, so that a thread that reads true also finds the carrier.
     private let carries = Atomic<Bool>(false)
     private let carrier = AtomicLazyReference<ContextCarrier>()
@@ -53,13 +53,13 @@ package final class BackgroundTaskRegistry: Sendable {
     ///   - width: number of threads that may begin tasks without contention; a power of two.
     init(
         time: Timekeeper, alarms: Alarms, threads: HandlerThreads, limits: Limits = Limits(),
-        handovers: HandoverDesk? = nil, width: Int = 16
+        handovers: HandoverStore? = nil, width: Int = 16
     ) {
         self.time = time
         self.alarms = alarms
         self.threads = threads
         currentLimits = Mutex(limits)
-        self.handovers = handovers ?? HandoverDesk(wall: time.wall)
+        self.handovers = handovers ?? HandoverStore(wall: time.wall)
         room = Atomic(limits.capacity)
         shards = ContiguousArray((0..<width).map { _ in BackgroundTaskShard() })
         for shard in shards { shard.book = self }
@@ -194,9 +194,9 @@ package final class BackgroundTaskRegistry: Sendable {
     }
 
     /// Propagates the state of the gate to every shard.
-    func decree(_ gate: TaskGate, condemning: Bool = false) {
+    func applyGate(_ gate: TaskGate, expiring: Bool = false) {
         let refusal = gate.refusal, isWatched = gate.inBackgroundSince != nil || gate.ownEnd != nil
-        for shard in shards { shard.decree(refusal, isWatched: isWatched, condemning: condemning) }
+        for shard in shards { shard.applyGate(refusal, isWatched: isWatched, expiring: expiring) }
     }
 }
 

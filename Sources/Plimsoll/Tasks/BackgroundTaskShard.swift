@@ -11,7 +11,7 @@ final class BackgroundTaskShard: Sendable {
     private struct State {
         var active = BackgroundTaskList()
         /// Tasks that a sweep has selected but not reached yet.
-        var condemned = BackgroundTaskList()
+        var pendingExpiration = BackgroundTaskList()
         var expiring = BackgroundTaskList()
         var count = 0
         var expiringCount = 0
@@ -77,7 +77,7 @@ final class BackgroundTaskShard: Sendable {
             guard phase == .active || phase == .expiring && !isDropped else { return nil }
             if phase == .active {
                 state.active.remove(record)
-                if !state.condemned.isEmpty { state.condemned.remove(record) }
+                if !state.pendingExpiration.isEmpty { state.pendingExpiration.remove(record) }
             } else {
                 state.expiring.remove(record)
                 state.expiringCount -= 1
@@ -130,18 +130,18 @@ final class BackgroundTaskShard: Sendable {
     }
 
     /// True if any task is being asked to stop, or is selected for that.
-    var isExpiring: Bool { state.withLock { $0.expiringCount > 0 || !$0.condemned.isEmpty } }
+    var isExpiring: Bool { state.withLock { $0.expiringCount > 0 || !$0.pendingExpiration.isEmpty } }
 
     /// Counts a task refused for lack of capacity in all shards.
     func countRefused() { state.withLock { $0.refused += 1 } }
 
-    /// Sets the refusal for tasks that begin from now on. With `condemning`, selects all active tasks to be asked
+    /// Sets the refusal for tasks that begin from now on. With `expiring`, selects all active tasks to be asked
     /// to stop.
-    func decree(_ refusal: BackgroundTaskRefusal.Cause?, isWatched: Bool, condemning: Bool) {
+    func applyGate(_ refusal: BackgroundTaskRefusal.Cause?, isWatched: Bool, expiring: Bool) {
         state.withLock { state in
             state.refusal = refusal
             state.isWatched = isWatched
-            if condemning { state.condemned.append(contentsOf: &state.active) }
+            if expiring { state.pendingExpiration.append(contentsOf: &state.active) }
         }
     }
 
@@ -150,7 +150,7 @@ final class BackgroundTaskShard: Sendable {
     func expireSome() -> [(Record, Record.Handler?)] {
         state.withLock { state in
             var some: [(Record, Record.Handler?)] = []
-            while some.count < Self.few, let first = state.condemned.popFirst() {
+            while some.count < Self.few, let first = state.pendingExpiration.popFirst() {
                 let record = first.takeUnretainedValue()
                 state.expiring.append(first)
                 state.expiringCount += 1
@@ -173,7 +173,7 @@ final class BackgroundTaskShard: Sendable {
                     state.givenUp += 1
                     let record = first.takeRetainedValue()
                     some.append((record, state.leave(record, .givenUp)))
-                } else if let first = state.condemned.popFirst() {
+                } else if let first = state.pendingExpiration.popFirst() {
                     state.givenUp += 1
                     let record = first.takeRetainedValue()
                     some.append((record, state.leave(record, .givenUp)))
@@ -192,7 +192,7 @@ final class BackgroundTaskShard: Sendable {
         state.withLock { state in
             var records: [Record] = []
             records.reserveCapacity(min(state.count, most))
-            for list in [state.expiring, state.condemned, state.active] {
+            for list in [state.expiring, state.pendingExpiration, state.active] {
                 var left = most
                 list.forEach(while: { left > 0 }) {
                     records.append($0)

@@ -8,11 +8,11 @@ public struct Handover: Sendable, Identifiable {
     public let name: String
     /// Payload that the task passed on.
     public let bytes: [UInt8]
-    let desk: HandoverDesk?
+    let store: HandoverStore?
 
     /// Accepts the work: no other receiver gets the work, and the store no longer keeps it. Idempotent. For claimed
     /// work; a sink accepts by returning.
-    public func accept() { desk?.accept(id) }
+    public func accept() { store?.accept(id) }
 
     /// The location of handed-over work.
     public enum Place: Sendable, Hashable, CustomStringConvertible {
@@ -35,7 +35,7 @@ public struct Handover: Sendable, Identifiable {
 ///
 /// Each piece is written before the offer, and deleted once accepted. A crash between the two steps offers the
 /// piece again, under the same id.
-final class HandoverDesk: Sendable {
+final class HandoverStore: Sendable {
     typealias Sink = @Sendable (Handover) async throws -> Void
 
     private struct State {
@@ -76,7 +76,7 @@ final class HandoverDesk: Sendable {
         }
         let problem = store.map { $0.save() } ?? "no store is set (`persistHandovers(in:)`)"
         if let sink, let registry {
-            let work = Handover(id: id, name: name, bytes: bytes, desk: self)
+            let work = Handover(id: id, name: name, bytes: bytes, store: self)
             registry.offered()
             registry.threads.run { [self] in
                 do {
@@ -114,7 +114,7 @@ final class HandoverDesk: Sendable {
             return free.map { index in
                 state.kept[index].isOut = true
                 let entry = state.kept[index]
-                return Handover(id: entry.id, name: entry.name, bytes: entry.bytes, desk: self)
+                return Handover(id: entry.id, name: entry.name, bytes: entry.bytes, store: self)
             }
         }
     }

@@ -40,13 +40,13 @@ final class Environment: Sendable {
     /// True while readers and handlers must not dequeue. Released and acquired, so that a thread that sees no hold also
     /// sees the changes added before.
     private let isHeldFlag = Atomic<Bool>(false)
-    let limit: LimitLook
+    let limit: LimitCheck
     /// The watch calls back into this object and is made with it. Set once, in `init`.
     let watch: EnvironmentWatch
 
     init(source: any PressureSource, alarms: Alarms, threads: HandlerThreads) {
         (self.alarms, self.threads) = (alarms, threads)
-        limit = LimitLook { source.wake() }
+        limit = LimitCheck { source.wake() }
         let back = Back()
         watch = EnvironmentWatch(
             source: (source as? any EnvironmentProvider)?.environment, alarms: alarms, threads: threads,

@@ -61,7 +61,7 @@ public final class ExclusiveResource: Sendable {
     }
 
     let state: Mutex<State>
-    private let ground = AtomicLazyReference<ExclusiveGround>()
+    private let context = AtomicLazyReference<ExclusiveContext>()
     private let drainBody: (@Sendable (Duration) async throws -> Void)?
     private let releaseBody: @Sendable () async throws -> Void
     let forceBody: (@Sendable () -> Void)?
@@ -99,9 +99,9 @@ public final class ExclusiveResource: Sendable {
     }
 
     /// Attaches the resource to the shared ground, permanently. Called on registration.
-    func stand(on ground: ExclusiveGround) {
-        let ground = self.ground.storeIfNil(ground)
-        state.withLock { $0.leasedAt = ground.boottime }
+    func stand(on context: ExclusiveContext) {
+        let context = self.context.storeIfNil(context)
+        state.withLock { $0.leasedAt = context.boottime }
     }
 
     // MARK: Reading state
@@ -117,7 +117,7 @@ public final class ExclusiveResource: Sendable {
 
     /// Returns true if work that began in `epoch` may still act on the resource.
     public func isCurrent(_ epoch: UInt64) -> Bool {
-        if ground.load()?.isDoubtful ?? false { return false }
+        if context.load()?.isDoubtful ?? false { return false }
         return state.withLock { $0.epoch == epoch && ($0.phase == .held || $0.phase == .draining) && !hasExpired($0) }
     }
 
@@ -125,15 +125,15 @@ public final class ExclusiveResource: Sendable {
     /// irreversible action.
     public func check(_ epoch: UInt64) throws(ExclusiveResourceError) {
         if isCurrent(epoch) { return }
-        if ground.load()?.isDoubtful ?? false { throw error(.unsettled) }
+        if context.load()?.isDoubtful ?? false { throw error(.unsettled) }
         let state = state.withLock { ($0.epoch, hasExpired($0)) }
         if state.0 == epoch { throw error(state.1 ? .leaseExpired : .notHeld) }
         throw error(.stale(epoch: epoch, current: state.0))
     }
 
     private func hasExpired(_ state: State) -> Bool {
-        guard let leaseTime, let ground = ground.load() else { return false }
-        return ground.boottime - state.leasedAt >= leaseTime
+        guard let leaseTime, let context = context.load() else { return false }
+        return context.boottime - state.leasedAt >= leaseTime
     }
 
     private func error(_ reason: ExclusiveResourceError.Reason) -> ExclusiveResourceError {
@@ -161,9 +161,9 @@ public final class ExclusiveResource: Sendable {
     }
 
     private func beginUse() throws(ExclusiveResourceError) -> (epoch: UInt64, turn: UInt64) {
-        if let ground = ground.load() {
-            if ground.isClosed { throw violation(ground) }
-            if ground.isDoubtful { throw error(.unsettled) }
+        if let context = context.load() {
+            if context.isClosed { throw violation(context) }
+            if context.isDoubtful { throw error(.unsettled) }
         }
         var refusal: ExclusiveResourceError.Reason?
         let begun: (epoch: UInt64, turn: UInt64) = state.withLock { state in
@@ -177,13 +177,13 @@ public final class ExclusiveResource: Sendable {
             return (state.epoch, state.turn)
         }
         guard let refusal else { return begun }
-        if refusal == .inBackground, let ground = ground.load() { throw violation(ground) }
+        if refusal == .inBackground, let context = context.load() { throw violation(context) }
         throw error(refusal)
     }
 
-    private func violation(_ ground: ExclusiveGround) -> ExclusiveResourceError {
+    private func violation(_ context: ExclusiveContext) -> ExclusiveResourceError {
         let error = error(.inBackground)
-        ground.violated(error)
+        context.violated(error)
         return error
     }
 
@@ -205,13 +205,13 @@ public final class ExclusiveResource: Sendable {
     /// - Throws: The error of `reacquire`; `ExclusiveResourceError` in the background, or if the resource has no
     ///   `reacquire`.
     public func acquire() async throws {
-        if let ground = ground.load(), ground.isClosed { throw violation(ground) }
+        if let context = context.load(), context.isClosed { throw violation(context) }
         try await take()
     }
 
     /// Runs `body`, which renews the lease with the grantor. The new lease time counts from before the call.
     public func renew(_ body: () async throws -> Void) async throws {
-        let (turn, asked) = (state.withLock { $0.turn }, ground.load()?.boottime ?? .zero)
+        let (turn, asked) = (state.withLock { $0.turn }, context.load()?.boottime ?? .zero)
         try await body()
         state.withLock { if $0.turn == turn { $0.leasedAt = asked } }
     }
@@ -220,12 +220,12 @@ public final class ExclusiveResource: Sendable {
     /// a busy machine may find the process in the background again.
     func take() async throws {
         guard let acquireBody else { throw error(.cannotBeTaken) }
-        let ground = ground.load(), asked = ground?.boottime ?? .zero
+        let context = context.load(), asked = context?.boottime ?? .zero
         var isTooLate = false
         let begun: (epoch: UInt64, turn: UInt64)? = state.withLock { state in
             // Under the lock: the releaser closes the ground first and then visits each resource. Either the releaser
             // finds this acquisition, or this code finds the ground closed.
-            isTooLate = ground?.isClosed == true
+            isTooLate = context?.isClosed == true
             guard !isTooLate else { return nil }
             guard state.phase == .released || state.phase == .held && hasExpired(state) else { return nil }
             state.phase = .acquiring
@@ -288,7 +288,7 @@ public final class ExclusiveResource: Sendable {
         try await releaseBody()
         _ = advance(turn, from: .releasing, to: .released)
         // The release ended so late that the process is in front again, and needs the resource.
-        if let ground = ground.load(), !ground.isClosed, isAwaited { try await take() }
+        if let context = context.load(), !context.isClosed, isAwaited { try await take() }
         if let problem { throw problem }
     }
 

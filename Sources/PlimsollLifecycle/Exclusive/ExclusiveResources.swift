@@ -6,7 +6,7 @@ import Synchronization
 public final class ExclusiveResources: Sendable {
     private let resources = Mutex<[ExclusiveResource]>([])
     private let reports = Mutex<[ExclusiveReport]>([])
-    let ground: ExclusiveGround
+    let context: ExclusiveContext
     let alarms: Alarms
     private let threads: HandlerThreads
 
@@ -17,7 +17,7 @@ public final class ExclusiveResources: Sendable {
     private static let mostReports = 64
 
     init(time: Timekeeper, alarms: Alarms, threads: HandlerThreads) {
-        ground = ExclusiveGround(time: time, heartbeat: alarms.heartbeat)
+        context = ExclusiveContext(time: time, heartbeat: alarms.heartbeat)
         self.alarms = alarms
         self.threads = threads
     }
@@ -39,7 +39,7 @@ public final class ExclusiveResources: Sendable {
             if let cycle = ReleaseOrder.cycle(through: resource, in: resources) {
                 throw ExclusiveResourceError(resource: resource.name, reason: .cycle(cycle))
             }
-            resource.stand(on: ground)
+            resource.stand(on: context)
             resources.append(resource)
         }
         return Registration(CallGate()) { [weak self, weak resource] in
@@ -54,10 +54,10 @@ public final class ExclusiveResources: Sendable {
     public var held: [String] { resources.withLock { $0 }.filter(\.isHeld).map(\.name) }
 
     /// Uses and acquisitions that were refused because the process was in the background: the last 64.
-    public var violations: [ExclusiveResourceError] { ground.violations }
+    public var violations: [ExclusiveResourceError] { context.violations }
 
     /// Number of violations so far.
-    public var violationCount: Int { ground.violationCount }
+    public var violationCount: Int { context.violationCount }
 
     /// The reports of recent releases and reacquisitions, oldest first; at most 64.
     public var history: [ExclusiveReport] { reports.withLock { $0 } }
@@ -71,17 +71,17 @@ public final class ExclusiveResources: Sendable {
     /// takes the whole budget.
     @discardableResult
     func release(within budget: Duration) -> ExclusiveReport {
-        let began = ground.running, deadline = began + budget
-        ground.setClosed(true)
+        let began = context.running, deadline = began + budget
+        context.setClosed(true)
         var report = ExclusiveReport(step: .release)
         var late: [(ExclusiveResource, UInt64)] = []
         for wave in ReleaseOrder.waves(of: resources.withLock { $0 }) {
             let turns = wave.compactMap { resource in resource.beginRelease().map { (resource, $0) } }
-            let ground = ground
+            let context = context
             let bodies = turns.map { resource, turn -> BoundedCalls.Body in
-                { try await resource.release(turn) { max(.zero, deadline - ground.running) } }
+                { try await resource.release(turn) { max(.zero, deadline - context.running) } }
             }
-            let budget = max(Self.leastBudget, deadline - ground.running)
+            let budget = max(Self.leastBudget, deadline - context.running)
             let outcomes = BoundedCalls.run(bodies, within: budget, alarms: alarms, threads: threads)
             for ((resource, turn), outcome) in zip(turns, outcomes) {
                 switch outcome {
@@ -93,7 +93,7 @@ public final class ExclusiveResources: Sendable {
             }
         }
         force(late, &report)
-        report.took = ground.running - began
+        report.took = context.running - began
         note(report)
         return report
     }
@@ -102,13 +102,13 @@ public final class ExclusiveResources: Sendable {
         // Skip resources that were released meanwhile or failed only in draining, and those that only their own code
         // can close.
         let forced = late.filter { $0.forceBody != nil && $0.beginForce($1) }.map(\.0)
-        let (ground, threads) = (ground, threads)
+        let (context, threads) = (context, threads)
         let bodies = forced.map { resource in
             { @Sendable () -> Void in
                 resource.forceBody?()
                 resource.forced()
                 // The close ended so late that the process is in front again.
-                if !ground.isClosed { threads.run { try? await resource.take() } }
+                if !context.isClosed { threads.run { try? await resource.take() } }
             }
         }
         _ = BoundedCalls.run(blocking: bodies, within: Self.forceBudget, alarms: alarms, threads: threads)
@@ -123,9 +123,9 @@ public final class ExclusiveResources: Sendable {
     /// Uses are allowed from this call on. Blocks.
     @discardableResult
     func reacquire(within budget: Duration) -> ExclusiveReport {
-        let began = ground.running, deadline = began + budget
-        if ground.isClosed { ground.suspectConnections() }
-        ground.setClosed(false)
+        let began = context.running, deadline = began + budget
+        if context.isClosed { context.suspectConnections() }
+        context.setClosed(false)
         var report = ExclusiveReport(step: .reacquire)
         var missing: Set<String> = []
         for wave in ReleaseOrder.waves(of: resources.withLock { $0 }).reversed() {
@@ -141,7 +141,8 @@ public final class ExclusiveResources: Sendable {
                 }
             }
             let bodies = ready.map { resource -> BoundedCalls.Body in { try await resource.take() } }
-            let outcomes = BoundedCalls.run(bodies, within: deadline - ground.running, alarms: alarms, threads: threads)
+            let outcomes = BoundedCalls.run(
+                bodies, within: deadline - context.running, alarms: alarms, threads: threads)
             for (resource, outcome) in zip(ready, outcomes) {
                 switch outcome {
                 case .done: report.done.append(resource.name)
@@ -155,7 +156,7 @@ public final class ExclusiveResources: Sendable {
                 missing.insert(resource.name)
             }
         }
-        report.took = ground.running - began
+        report.took = context.running - began
         note(report)
         return report
     }
@@ -167,8 +168,8 @@ public final class ExclusiveResources: Sendable {
     ///
     /// Short; calls no user code. In the foreground, call `reacquire` afterwards.
     func gapEnded(_ gap: RunningGap) {
-        ground.takeStock {
-            ground.suspectConnections()
+        context.takeStock {
+            context.suspectConnections()
             for resource in resources.withLock({ $0 }) { resource.gapEnded() }
         }
     }

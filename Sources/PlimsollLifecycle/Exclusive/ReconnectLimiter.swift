@@ -19,25 +19,26 @@ public final class ReconnectLimiter: Sendable {
 
     private let state: Mutex<State>
     private let spread: Duration
-    private let ground: ExclusiveGround
+    private let context: ExclusiveContext
     private let alarms: Alarms
 
-    init(most: Int, spread: Duration, seed: UInt64, ground: ExclusiveGround, alarms: Alarms) {
+    init(most: Int, spread: Duration, seed: UInt64, context: ExclusiveContext, alarms: Alarms) {
         precondition(most > 0, "ReconnectLimiter: most is \(most), allowed is 1 or more")
         precondition(spread >= .zero, "ReconnectLimiter: spread is \(spread), allowed is 0 or more")
         self.spread = spread
-        self.ground = ground
+        self.context = context
         self.alarms = alarms
-        state = Mutex(State(random: SplitMix(seed: seed), epoch: ground.connectionEpoch, spreadEnds: .zero, free: most))
+        state = Mutex(
+            State(random: SplitMix(seed: seed), epoch: context.connectionEpoch, spreadEnds: .zero, free: most))
     }
 
     /// Returns the delay before the next reconnection: random between 0 and `spread` for that long after a gap,
     /// otherwise 0.
     public func reconnectDelay() -> Duration {
         state.withLock { state in
-            let now = ground.boottime
-            if state.epoch != ground.connectionEpoch {
-                state.epoch = ground.connectionEpoch
+            let now = context.boottime
+            if state.epoch != context.connectionEpoch {
+                state.epoch = context.connectionEpoch
                 state.spreadEnds = now + spread
             }
             guard now < state.spreadEnds else { return .zero }

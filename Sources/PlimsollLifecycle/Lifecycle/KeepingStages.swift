@@ -104,7 +104,7 @@ struct KeepingStages: Sendable {
     /// Reacquires the resources that were lost in a gap, once the gap in the foreground has ended (T29).
     var reacquireLost: LifecycleEngine.Stage {
         { [exclusive] context in
-            if exclusive.ground.isClosed { return FanOut.Outcome() }
+            if exclusive.context.isClosed { return FanOut.Outcome() }
             return await blocking { exclusive.reacquire(within: context.timeRemaining).outcome }
         }
     }

@@ -152,9 +152,9 @@ extension Lifecycle {
         }
         own.add(await FanOut.call(told, .forward, until: deadline, alarms, threads))
 
-        wish.withLock { $0.isInBackground = target == .background }
+        desired.withLock { $0.isInBackground = target == .background }
         let steps = try? await unit.engine.request(.launch, within: policy.backgroundDeadline) {
-            self.wish.withLock { $0.process }
+            self.desired.withLock { $0.process }
         }
         if let steps { own.add(steps) }
         if let problem = preservation.launched() { own.failures.append(problem) }

@@ -34,7 +34,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     /// The state that a process which ends itself saves beside the last step.
     let endingSaves = EndingSaves()
     let activations = ActivationInbox()
-    let wish = Mutex(LifecycleWish())
+    let desired = Mutex(DesiredState())
     let launching = Mutex(Launching())
     let scenesByID = Mutex<[String: Scene]>([:])
     let transitionFeed = Feed<LifecycleTransition>()
@@ -188,10 +188,10 @@ public final class Lifecycle: Sendable, JoinsManager {
     @discardableResult
     public func endInterruption(cause: LifecycleCause = .interruption) async throws -> LifecycleReport {
         let waits = policy.resumesManually
-        return try await settle(cause) { wish in
-            guard wish.interruptions > 0 else { return }
-            wish.interruptions -= 1
-            if wish.interruptions == 0, waits { wish.awaitsResume = true }
+        return try await settle(cause) { desired in
+            guard desired.interruptions > 0 else { return }
+            desired.interruptions -= 1
+            if desired.interruptions == 0, waits { desired.awaitsResume = true }
         }
     }
 
@@ -220,7 +220,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     /// process goes first on the way up (C94).
     func settle(
         _ cause: LifecycleCause, within budget: Duration? = nil, endsTheLife: Bool = false,
-        _ change: @escaping @Sendable (inout LifecycleWish) -> Void
+        _ change: @escaping @Sendable (inout DesiredState) -> Void
     ) async throws -> LifecycleReport {
         if AsyncCallGate.isInside {
             // A handler that waited for its own step would wait until the deadline.
@@ -229,12 +229,12 @@ public final class Lifecycle: Sendable, JoinsManager {
                     _ = try? await self.settle(cause, within: budget, endsTheLife: endsTheLife, change)
                 }
             }
-            return LifecycleReport(target: wish.withLock { $0.process }, isSuperseded: true)
+            return LifecycleReport(target: desired.withLock { $0.process }, isSuperseded: true)
         }
         await launchIfNeeded()
-        let isOver = wish.withLock { wish in
-            defer { change(&wish) }
-            return wish.isTerminating
+        let isOver = desired.withLock { desired in
+            defer { change(&desired) }
+            return desired.isTerminating
         }
         if isOver, !endsTheLife {
             throw LifecycleError(
@@ -242,7 +242,7 @@ public final class Lifecycle: Sendable, JoinsManager {
             )
         }
         let budget = budget ?? policy.backgroundDeadline
-        let aim: @Sendable () -> LifecycleState = { self.wish.withLock { $0.process } }
+        let aim: @Sendable () -> LifecycleState = { self.desired.withLock { $0.process } }
         if aim() < state { await settleScenes(cause, within: budget) }
         let report = try await unit.engine.request(cause, within: budget, aim)
         if aim() >= .inactive { await settleScenes(cause, within: budget) }
@@ -252,7 +252,7 @@ public final class Lifecycle: Sendable, JoinsManager {
 
     /// Ends the host sleep that `hostWillSleep` began, even if the program does not call `hostDidWake`.
     private func wakeAfterSleep() {
-        guard wish.withLock({ $0.isHostAsleep }) else { return }
+        guard desired.withLock({ $0.isHostAsleep }) else { return }
         threads.run { _ = try? await self.hostDidWake() }
     }
 

@@ -60,7 +60,7 @@ public struct LifecycleError: Error, Sendable, Hashable, CustomStringConvertible
 }
 
 /// The desired state of the process and of each scene. A value.
-struct LifecycleWish: Sendable, Hashable {
+struct DesiredState: Sendable, Hashable {
     /// The state that a scene, or a hold, requests for the process.
     struct Claim: Sendable, Hashable {
         var state: LifecycleState

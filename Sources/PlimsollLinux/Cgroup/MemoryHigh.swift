@@ -38,7 +38,7 @@ final class MemoryHigh {
         guard let target = Self.target(below: maximum) else {
             failure =
                 maximum == KernelText.unlimited
-                ? "no memory.max on the own group to brake before" : "memory.max is too small to brake before"
+                ? "no memory.max on the own group to throttle before" : "memory.max is too small to throttle before"
             return false
         }
         guard let now = file.read(KernelText.limit) else {

@@ -7,8 +7,8 @@ import PlimsollLifecycle
 struct ClockWatch {
     typealias Kind = EnvironmentChange.Kind
 
-    private(set) var bell = Bell(POLLIN)
-    private(set) var mending = Mending()
+    private(set) var eventSource = EventSource(POLLIN)
+    private(set) var retry = RetryState()
     private var kinds: Set<Kind> = []
     private let kernel: any EnvironmentKernel
 
@@ -28,10 +28,10 @@ struct ClockWatch {
         if kinds.isEmpty { close() } else { arm(at: now) }
     }
 
-    mutating func close() { bell.closed(kernel) }
+    mutating func close() { eventSource.closed(kernel) }
 
     mutating func repair(at now: Duration, asked: Bool) -> Set<Kind> {
-        guard !kinds.isEmpty, mending.failure != nil, mending.isDue(at: now, asked: asked) else { return [] }
+        guard !kinds.isEmpty, retry.failure != nil, retry.isDue(at: now, asked: asked) else { return [] }
         arm(at: now)
         return kinds
     }
@@ -39,38 +39,38 @@ struct ClockWatch {
     /// Sets the timer to the next event.
     mutating func arm(at now: Duration) {
         guard !kinds.isEmpty else { return }
-        if bell.file < 0 {
+        if eventSource.file < 0 {
             let timer = kernel.makeClockTimer()
-            guard timer >= 0 else { return mending.failed(Int(timer), at: now) }
-            bell.file = timer
+            guard timer >= 0 else { return retry.failed(Int(timer), at: now) }
+            eventSource.file = timer
         }
         let second = kernel.clocks.real.components.seconds
         let local = LocalTime(offset: kernel.secondsFromUTC)
         var next = Self.never
         if kinds.contains(.day) { next = min(next, local.midnight(after: second)) }
         if kinds.contains(.timeZone), let shift = local.shift(after: second) { next = min(next, shift) }
-        let result = kernel.setClockTimer(bell.file, at: next)
+        let result = kernel.setClockTimer(eventSource.file, at: next)
         // ECANCELED: the clock was set before. The timer is set all the same.
-        if result < 0, result != -ECANCELED { lost(Int(-result), at: now) } else { mending.isWhole() }
+        if result < 0, result != -ECANCELED { lost(Int(-result), at: now) } else { retry.isWhole() }
     }
 
     private mutating func lost(_ number: Int, at now: Duration) {
-        if number == Int(EBADF) { bell.file = -1 }
-        bell.closed(kernel)
-        mending.failed(number, at: now)
+        if number == Int(EBADF) { eventSource.file = -1 }
+        eventSource.closed(kernel)
+        retry.failed(number, at: now)
     }
 
     /// Reads the timer. Returns the kinds that may have changed.
     mutating func collect(at now: Duration) -> [Kind: Int] {
-        guard bell.file >= 0 else { return [:] }
+        guard eventSource.file >= 0 else { return [:] }
         let buffer = TextBuffer(capacity: 8)
-        let count = kernel.receive(bell.file, into: buffer.bytes)
+        let count = kernel.receive(eventSource.file, into: buffer.bytes)
         if count == -Int(EAGAIN) { return [:] }
         if count != 8, count != -Int(ECANCELED) {
             lost(-count, at: now)
         } else {
             arm(at: now)
-            if bell.file >= 0 { bell.rang(at: now, pause: .milliseconds(10)) }
+            if eventSource.file >= 0 { eventSource.rang(at: now, pause: .milliseconds(10)) }
         }
         return Dictionary(uniqueKeysWithValues: kinds.map { ($0, 1) })
     }

@@ -183,8 +183,8 @@ extension LinuxEnvironment {
                 ]
             }
             var signals: [Capabilities.Signal] = []
-            func report(_ name: String, _ mending: Mending, _ detail: String, remedy: String) {
-                if let failure = mending.failure {
+            func report(_ name: String, _ retry: RetryState, _ detail: String, remedy: String) {
+                if let failure = retry.failure {
                     signals.append(
                         .init(name, isLive: false, "\(failure); read again only on the way back", remedy: remedy))
                 } else {
@@ -193,19 +193,19 @@ extension LinuxEnvironment {
             }
             if state.counts.keys.contains(where: ClockWatch.served.contains) {
                 report(
-                    "clock set", state.clock.mending, "timerfd, cancelled when the clock is set",
+                    "clock set", state.clock.retry, "timerfd, cancelled when the clock is set",
                     remedy: "raise the limit of open files (RLIMIT_NOFILE)")
             }
             if !state.files.isEmpty {
                 report(
-                    "file changes", state.files.mending, "inotify, \(state.files.kinds.count) watched",
+                    "file changes", state.files.retry, "inotify, \(state.files.kinds.count) watched",
                     remedy:
                         "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches, and let the service read the directories"
                 )
             }
             if !state.devices.kinds.isEmpty {
                 report(
-                    "devices", state.devices.mending, "netlink, the kernel's uevents",
+                    "devices", state.devices.retry, "netlink, the kernel's uevents",
                     remedy:
                         "let the service open netlink sockets (RestrictAddressFamilies=AF_NETLINK); in a network namespace of a container few come"
                 )

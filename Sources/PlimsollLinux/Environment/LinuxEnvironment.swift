@@ -21,7 +21,7 @@ final class LinuxEnvironment: EnvironmentSource {
         var files: PathWatches
         var clock: ClockWatch
         var devices: DeviceWatch
-        var bell: WakeBell?
+        var eventSource: Wakeup?
         var hasThread = false
         /// True if no thread could be started.
         var hasNoThread = false
@@ -54,19 +54,19 @@ final class LinuxEnvironment: EnvironmentSource {
     func watch(_ kind: Kind) -> Bool {
         guard !isForked, Self.isKnown(kind) else { return false }
         let now = now
-        let (starts, bell): (Bool, WakeBell?) = state.withLock { state in
+        let (starts, eventSource): (Bool, Wakeup?) = state.withLock { state in
             state.counts[kind, default: 0] += 1
             guard state.counts[kind] == 1 else { return (false, nil) }
             if let paths = paths(for: kind) { state.files.add(kind, paths, at: now) }
             if ClockWatch.served.contains(kind) { state.clock.add(kind, at: now) }
             if Self.isDevice(kind) { state.devices.add(kind, at: now) }
-            let bell = state.bell ?? WakeBell(kernel)
-            state.bell = bell
+            let eventSource = state.eventSource ?? Wakeup(kernel)
+            state.eventSource = eventSource
             defer { state.hasThread = true }
-            return (!state.hasThread, bell)
+            return (!state.hasThread, eventSource)
         }
         // The thread must start to poll the new files.
-        bell?.ring()
+        eventSource?.ring()
         if starts { startThread() }
         return true
     }
@@ -74,16 +74,16 @@ final class LinuxEnvironment: EnvironmentSource {
     func unwatch(_ kind: Kind) {
         if isForked { return }
         let now = now
-        let bell: WakeBell? = state.withLock { state in
+        let eventSource: Wakeup? = state.withLock { state in
             guard let count = state.counts[kind] else { return nil }
             state.counts[kind] = count > 1 ? count - 1 : nil
             guard count == 1 else { return nil }
             state.files.remove(kind)
             state.clock.remove(kind, at: now)
             state.devices.remove(kind)
-            return state.bell
+            return state.eventSource
         }
-        bell?.ring()
+        eventSource?.ring()
     }
 
     func collect() {
@@ -119,8 +119,12 @@ final class LinuxEnvironment: EnvironmentSource {
             let ready = kernel.wait(for: files, nanoseconds: wait.inNanoseconds)
             // The kernel refuses to wait: sleep rather than spin.
             if ready < 0 { usleep(10_000) }
-            if let bell = state.withLock({ $0.bell }) {
-                if files[0].revents == 0 { _ = bell.take() } else if !bell.heard(files[0].revents) { bell.repair() }
+            if let eventSource = state.withLock({ $0.eventSource }) {
+                if files[0].revents == 0 {
+                    _ = eventSource.take()
+                } else if !eventSource.heard(files[0].revents) {
+                    eventSource.repair()
+                }
             }
             hear(asked: false)
         }
@@ -135,25 +139,28 @@ final class LinuxEnvironment: EnvironmentSource {
                 state.files.close()
                 state.clock.close()
                 state.devices.close()
-                (state.bell, state.hasThread) = (nil, false)
+                (state.eventSource, state.hasThread) = (nil, false)
                 return nil
             }
             // Longer than any thread of a process can wait.
             var wait = Duration.seconds(1 << 30)
-            var bell = Bell(POLLIN)
-            bell.file = state.bell?.file ?? -1
+            var eventSource = EventSource(POLLIN)
+            eventSource.file = state.eventSource?.file ?? -1
             // Without an eventfd the flag is checked periodically, until one can be made.
-            if bell.file < 0 {
-                if state.bell?.repair() == true { wait = .zero }
-                bell.file = state.bell?.file ?? -1
-                if bell.file < 0 { wait = min(wait, .seconds(1)) }
+            if eventSource.file < 0 {
+                if state.eventSource?.repair() == true { wait = .zero }
+                eventSource.file = state.eventSource?.file ?? -1
+                if eventSource.file < 0 { wait = min(wait, .seconds(1)) }
             }
-            for (slot, bell) in [bell, state.files.bell, state.clock.bell, state.devices.bell].enumerated() {
-                files[slot] = pollfd(fd: bell.isHeard(at: now) ? bell.file : -1, events: bell.events, revents: 0)
-                if let rest = bell.rest(at: now) { wait = min(wait, max(rest, .milliseconds(1))) }
+            for (slot, eventSource) in [
+                eventSource, state.files.eventSource, state.clock.eventSource, state.devices.eventSource,
+            ].enumerated() {
+                files[slot] = pollfd(
+                    fd: eventSource.isHeard(at: now) ? eventSource.file : -1, events: eventSource.events, revents: 0)
+                if let rest = eventSource.rest(at: now) { wait = min(wait, max(rest, .milliseconds(1))) }
             }
-            for mending in [state.files.mending, state.clock.mending, state.devices.mending] {
-                if let again = mending.wait(at: now) { wait = min(wait, max(again, .milliseconds(1))) }
+            for retry in [state.files.retry, state.clock.retry, state.devices.retry] {
+                if let again = retry.wait(at: now) { wait = min(wait, max(again, .milliseconds(1))) }
             }
             return wait
         }
@@ -180,7 +187,7 @@ final class LinuxEnvironment: EnvironmentSource {
 }
 
 /// Retry state of a broken watch: a back-off of one second, doubling up to a minute. Lasting errors are not retried.
-struct Mending {
+struct RetryState {
     /// The last error; `nil` if the watch works.
     private(set) var failure: KernelError?
     private var backOff = BackOff()

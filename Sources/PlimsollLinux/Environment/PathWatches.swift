@@ -21,8 +21,8 @@ struct PathWatches {
     /// The kernel's own limit of links (path_resolution(7)).
     private static let mostLinks = 40
 
-    private(set) var bell = Bell(POLLIN)
-    private(set) var mending = Mending()
+    private(set) var eventSource = EventSource(POLLIN)
+    private(set) var retry = RetryState()
     private var places: [Int32: Place] = [:]
     private var used: [Kind: Set<Int32>] = [:]
     /// The kinds whose paths must be followed again in the next retry.
@@ -52,27 +52,27 @@ struct PathWatches {
     }
 
     mutating func close() {
-        bell.closed(kernel)
-        (places, used, broken, mending) = ([:], [:], [], Mending())
+        eventSource.closed(kernel)
+        (places, used, broken, retry) = ([:], [:], [], RetryState())
     }
 
     /// Arms broken watches again, once the back-off is over. Returns the kinds that must be read again.
     mutating func repair(at now: Duration, asked: Bool) -> Set<Kind> {
-        guard !broken.isEmpty, mending.isDue(at: now, asked: asked) else { return [] }
+        guard !broken.isEmpty, retry.isDue(at: now, asked: asked) else { return [] }
         let repaired = broken
         for kind in repaired { follow(kind, at: now) }
-        if broken.isEmpty { mending.isWhole() }
+        if broken.isEmpty { retry.isWhole() }
         return repaired
     }
 
     /// Reads waiting events. Returns the number of events of each kind.
     mutating func collect(at now: Duration) -> [Kind: Int] {
-        guard bell.file >= 0 else { return [:] }
+        guard eventSource.file >= 0 else { return [:] }
         var counts: [Kind: Int] = [:], moved: Set<Kind> = []
         let buffer = TextBuffer(capacity: Self.queue)
         // The bound keeps an endless writer from holding the thread.
         for _ in 0..<64 {
-            let count = kernel.receive(bell.file, into: buffer.bytes)
+            let count = kernel.receive(eventSource.file, into: buffer.bytes)
             if count <= 0 {
                 if count != -Int(EAGAIN) { lost(-count, at: now, &counts) }
                 break
@@ -82,7 +82,7 @@ struct PathWatches {
         }
         for kind in moved where paths[kind] != nil { follow(kind, at: now) }
         sweep()
-        if !counts.isEmpty, bell.file >= 0 { bell.rang(at: now, pause: .milliseconds(10)) }
+        if !counts.isEmpty, eventSource.file >= 0 { eventSource.rang(at: now, pause: .milliseconds(10)) }
         return counts
     }
 
@@ -112,9 +112,9 @@ struct PathWatches {
 
     /// Handles the loss of the inotify descriptor.
     private mutating func lost(_ number: Int, at now: Duration, _ counts: inout [Kind: Int]) {
-        if number == Int(EBADF) { bell.file = -1 }
-        bell.closed(kernel)
-        mending.failed(number, at: now)
+        if number == Int(EBADF) { eventSource.file = -1 }
+        eventSource.closed(kernel)
+        retry.failed(number, at: now)
         (places, used) = ([:], [:])
         broken = Set(paths.keys)
         for kind in broken { counts[kind, default: 0] += 1 }
@@ -135,17 +135,17 @@ struct PathWatches {
     private mutating func sweep() {
         for (descriptor, place) in places where place.through.isEmpty {
             places[descriptor] = nil
-            kernel.unwatch(bell.file, descriptor)
+            kernel.unwatch(eventSource.file, descriptor)
         }
     }
 
     private mutating func follow(_ kind: Kind, at now: Duration) {
         forget(kind)
         broken.remove(kind)
-        if bell.file < 0 {
+        if eventSource.file < 0 {
             let watch = kernel.makeWatch()
             if watch < 0 { return fail(kind, Int(-watch), at: now) }
-            bell.file = watch
+            eventSource.file = watch
         }
         for path in paths[kind] ?? [] {
             // An exchange while the path is followed makes the walk fail. Several failures in a row are not by chance.
@@ -160,7 +160,7 @@ struct PathWatches {
 
     private mutating func fail(_ kind: Kind, _ number: Int, at now: Duration) {
         broken.insert(kind)
-        mending.failed(number, at: now)
+        retry.failed(number, at: now)
     }
 
     /// Watches the present path to `path`. A directory is watched before the search in it, so that no event in between
@@ -205,7 +205,7 @@ struct PathWatches {
     }
 
     private mutating func attach(_ directory: String, _ name: String?, _ mask: UInt32, _ kind: Kind) -> KernelError? {
-        let descriptor = kernel.watchDirectory(directory.isEmpty ? "/" : directory, bell.file, mask)
+        let descriptor = kernel.watchDirectory(directory.isEmpty ? "/" : directory, eventSource.file, mask)
         guard descriptor >= 0 else { return KernelError(number: -descriptor) }
         places[descriptor, default: Place()].through.insert(kind)
         if let name { places[descriptor]?.names[name, default: []].insert(kind) }

@@ -40,8 +40,8 @@ struct Uevent: Equatable {
 struct DeviceWatch {
     typealias Kind = EnvironmentChange.Kind
 
-    private(set) var bell = Bell(POLLIN)
-    private(set) var mending = Mending()
+    private(set) var eventSource = EventSource(POLLIN)
+    private(set) var retry = RetryState()
     private(set) var kinds: Set<Kind> = []
     private let kernel: any EnvironmentKernel
 
@@ -57,37 +57,37 @@ struct DeviceWatch {
         if kinds.isEmpty { close() }
     }
 
-    mutating func close() { bell.closed(kernel) }
+    mutating func close() { eventSource.closed(kernel) }
 
     mutating func repair(at now: Duration, asked: Bool) -> Set<Kind> {
-        guard !kinds.isEmpty, bell.file < 0, mending.isDue(at: now, asked: asked) else { return [] }
+        guard !kinds.isEmpty, eventSource.file < 0, retry.isDue(at: now, asked: asked) else { return [] }
         arm(at: now)
         return kinds
     }
 
     private mutating func arm(at now: Duration) {
-        guard bell.file < 0 else { return }
+        guard eventSource.file < 0 else { return }
         let file = kernel.openUevents()
-        if file < 0 { return mending.failed(Int(file), at: now) }
-        bell.file = file
-        mending.isWhole()
+        if file < 0 { return retry.failed(Int(file), at: now) }
+        eventSource.file = file
+        retry.isWhole()
     }
 
     mutating func collect(at now: Duration) -> [Kind: Int] {
-        guard bell.file >= 0 else { return [:] }
+        guard eventSource.file >= 0 else { return [:] }
         var counts: [Kind: Int] = [:]
         // The kernel's messages have at most 2048 bytes of variables (UEVENT_BUFFER_SIZE) and a heading.
         let buffer = TextBuffer(capacity: 8192)
         for _ in 0..<256 {
-            let count = kernel.receiveUevent(bell.file, into: buffer.bytes)
+            let count = kernel.receiveUevent(eventSource.file, into: buffer.bytes)
             if count == -Int(EAGAIN) { break }
             if count == -Int(ENOBUFS) {
                 // Some messages were lost: anything may have happened.
                 for kind in kinds { counts[kind, default: 0] += 1 }
             } else if count < 0 {
-                if count == -Int(EBADF) { bell.file = -1 }
-                bell.closed(kernel)
-                mending.failed(count, at: now)
+                if count == -Int(EBADF) { eventSource.file = -1 }
+                eventSource.closed(kernel)
+                retry.failed(count, at: now)
                 for kind in kinds { counts[kind, default: 0] += 1 }
                 break
             } else if let event = Uevent(UnsafeMutableBufferPointer(rebasing: buffer.bytes[..<count]).span) {
@@ -95,7 +95,7 @@ struct DeviceWatch {
                 if kinds.contains(kind) { counts[kind, default: 0] += 1 }
             }
         }
-        if !counts.isEmpty { bell.rang(at: now, pause: .milliseconds(10)) }
+        if !counts.isEmpty { eventSource.rang(at: now, pause: .milliseconds(10)) }
         return counts
     }
 }

@@ -7,7 +7,7 @@ final class Announcement {
     static let pause = Duration.milliseconds(100)
 
     private(set) var plan: ServiceManagerWatch
-    private(set) var bell = Bell(POLLIN)
+    private(set) var eventSource = EventSource(POLLIN)
     /// The reason that the file can't be listened to at present.
     private(set) var failure: String?
     private var isPending = false
@@ -25,48 +25,48 @@ final class Announcement {
         plan = makePlan()
     }
 
-    deinit { bell.closed(kernel) }
+    deinit { eventSource.closed(kernel) }
 
-    var isLive: Bool { bell.file >= 0 }
+    var isLive: Bool { eventSource.file >= 0 }
 
     /// Opens the watched file, once the back-off is over.
     func arm(at now: Duration) {
-        guard bell.isToBeArmed(at: now) else { return }
+        guard eventSource.isToBeArmed(at: now) else { return }
         if case .unreachable = plan {
             plan = makePlan()
-            if case .unreachable = plan { bell.failed(at: now) }
+            if case .unreachable = plan { eventSource.failed(at: now) }
         }
         guard case .watch(let watch) = plan else { return }
         failure = open(watch)
         if failure != nil {
-            bell.closed(kernel)
-            bell.failed(at: now)
+            eventSource.closed(kernel)
+            eventSource.failed(at: now)
         }
     }
 
     /// Opens the file and writes the requested bytes. Returns the reason if that fails.
     private func open(_ watch: ServiceManagerWatch.Watch) -> String? {
-        bell.file =
+        eventSource.file =
             switch watch.kind {
             case .socket: kernel.connect(watch.path)
             // With both ends of a FIFO open here, the FIFO never reports that the other side has closed.
             case .fifo, .stallFile:
                 kernel.open(watch.path, watch.kind == .fifo || !watch.bytes.isEmpty ? .both : .reading)
             }
-        if bell.file == -EACCES, watch.kind == .fifo { bell.file = kernel.open(watch.path, .reading) }
-        guard bell.file >= 0 else {
-            let error = KernelError(number: -bell.file)
-            bell.file = -1
+        if eventSource.file == -EACCES, watch.kind == .fifo { eventSource.file = kernel.open(watch.path, .reading) }
+        guard eventSource.file >= 0 else {
+            let error = KernelError(number: -eventSource.file)
+            eventSource.file = -1
             return "\(watch.path): \(error)"
         }
         if !watch.bytes.isEmpty {
-            let taken = watch.bytes.withUnsafeBufferPointer { kernel.write(bell.file, $0) }
+            let taken = watch.bytes.withUnsafeBufferPointer { kernel.write(eventSource.file, $0) }
             if taken < 0 {
                 return
                     "writing $MEMORY_PRESSURE_WRITE to \(watch.path): \(KernelError(number: Int32(clamping: -taken)))"
             }
         }
-        bell.events = Int16(watch.kind == .stallFile ? POLLPRI : POLLIN)
+        eventSource.events = Int16(watch.kind == .stallFile ? POLLPRI : POLLIN)
         if watch.kind == .stallFile {
             stallFile = KernelFile(watch.path, kernel, buffer)
             let asked = StallThreshold(watch.bytes.span)
@@ -87,19 +87,19 @@ final class Announcement {
             isBroken = conditions & Int16(POLLERR | POLLNVAL | POLLHUP) != 0
             if !isBroken, confirmation.confirms(stallTotals()) { isPending = true }
         } else {
-            let count = conditions & Int16(POLLIN) != 0 ? kernel.drain(bell.file) : 0
+            let count = conditions & Int16(POLLIN) != 0 ? kernel.drain(eventSource.file) : 0
             if count > 0 { isPending = true }
             // Ready but empty: the other side has closed.
             isBroken = count <= 0 && count != -Int(EAGAIN)
         }
         guard isBroken else {
-            bell.rang(at: now, pause: Self.pause)
+            eventSource.rang(at: now, pause: Self.pause)
             return
         }
-        if conditions & Int16(POLLNVAL) != 0 { bell.file = -1 }
-        bell.closed(kernel)
+        if conditions & Int16(POLLNVAL) != 0 { eventSource.file = -1 }
+        eventSource.closed(kernel)
         failure = "the other side has closed it"
-        bell.failed(at: now)
+        eventSource.failed(at: now)
     }
 
     /// Returns the announcement since the last call.

@@ -11,7 +11,7 @@ final class LimitEvents {
     /// that.
     static let pause = Duration.milliseconds(100)
 
-    private(set) var bell = Bell(POLLPRI)
+    private(set) var eventSource = EventSource(POLLPRI)
     /// The last counts; `nil` if they can't be read.
     private(set) var counts: PressureReading.EventCounts?
     let directory: String
@@ -31,7 +31,7 @@ final class LimitEvents {
     }
 
     /// True if changes end a wait. In version 1 they don't.
-    var isBellLive: Bool { bell.file >= 0 && counts != nil }
+    var isBellLive: Bool { eventSource.file >= 0 && counts != nil }
 
     /// Returns the counts, read again once a second and after each event.
     func counts(at now: Duration) -> PressureReading.EventCounts? {
@@ -42,8 +42,8 @@ final class LimitEvents {
             counts = file.read { PressureReading.EventCounts($0) }
             // The event source and the text are one file, so reading the text clears the event. The file may have been
             // reopened.
-            bell.file = file.file
-            if counts == nil { bell.failed(at: now) }
+            eventSource.file = file.file
+            if counts == nil { eventSource.failed(at: now) }
         case .v1:
             counts = file.read(KernelText.bytes).map { failures in
                 .init(max: failures, oomKill: oomControl.read { PressureReading.EventCounts.oomKills($0) } ?? 0)
@@ -57,10 +57,10 @@ final class LimitEvents {
         readAt = nil
         if conditions & Int16(POLLNVAL) != 0 {
             file.forget()
-            bell.file = -1
-            bell.failed(at: now)
+            eventSource.file = -1
+            eventSource.failed(at: now)
         } else {
-            bell.rang(at: now, pause: Self.pause)
+            eventSource.rang(at: now, pause: Self.pause)
         }
     }
 }
@@ -74,7 +74,7 @@ final class LimitWatch {
     /// Limits the wake-ups caused by a process that writes in a loop.
     static let pause = Duration.milliseconds(10)
 
-    private(set) var bell = Bell(POLLIN)
+    private(set) var eventSource = EventSource(POLLIN)
     /// The reason that the watch is not armed.
     private(set) var failure: KernelError?
     private let kernel: any Kernel
@@ -87,7 +87,7 @@ final class LimitWatch {
             failure = KernelError(number: -watch)
             return
         }
-        bell.file = watch
+        eventSource.file = watch
         var next: LimitLevel? = level
         while let level = next {
             next = level.parent
@@ -98,19 +98,19 @@ final class LimitWatch {
                 if result < 0, result != -ENOENT { failure = KernelError(number: -result) }
             }
         }
-        if failure != nil { bell.closed(kernel) }
+        if failure != nil { eventSource.closed(kernel) }
     }
 
-    deinit { bell.closed(kernel) }
+    deinit { eventSource.closed(kernel) }
 
-    var isLive: Bool { bell.file >= 0 }
+    var isLive: Bool { eventSource.file >= 0 }
 
     func heard(_ conditions: Int16, at now: Duration) {
-        if conditions & Int16(POLLIN) != 0, kernel.drain(bell.file) > 0 {
-            bell.rang(at: now, pause: Self.pause)
+        if conditions & Int16(POLLIN) != 0, kernel.drain(eventSource.file) > 0 {
+            eventSource.rang(at: now, pause: Self.pause)
         } else {
             failure = KernelError(number: EBADF)
-            bell.file = -1
+            eventSource.file = -1
         }
     }
 }

@@ -72,7 +72,7 @@ final class StallTrigger {
     /// The kernel itself sends at most one event a window.
     static let pause = Duration.milliseconds(100)
 
-    private(set) var bell = Bell(POLLPRI)
+    private(set) var eventSource = EventSource(POLLPRI)
     /// The accepted threshold; `nil` if none was accepted.
     private(set) var threshold: StallThreshold?
     /// The reason that the trigger is not armed.
@@ -86,11 +86,11 @@ final class StallTrigger {
         self.kernel = kernel
     }
 
-    deinit { bell.closed(kernel) }
+    deinit { eventSource.closed(kernel) }
 
     /// Tries the quick threshold, then the one that needs no privilege. `totals` are those of the same file now.
     func arm(_ totals: PressureReading.StallTotals?, at now: Duration) {
-        bell.closed(kernel)
+        eventSource.closed(kernel)
         threshold = nil
         for wanted in [StallThreshold.quick, .slow] {
             // A file holds one trigger for good (K4), so each try opens the file anew.
@@ -108,7 +108,7 @@ final class StallTrigger {
             text.add(byte: 0)
             failure = text.write(to: file, kernel)
             if failure == nil {
-                bell.file = file
+                eventSource.file = file
                 threshold = wanted
                 confirmation = StallConfirmation(isFull: false, threshold: .microseconds(wanted.stall))
                 _ = confirmation.confirms(totals)
@@ -117,21 +117,21 @@ final class StallTrigger {
             kernel.close(file)
             if failure?.number != EINVAL { break }
         }
-        bell.failed(at: now)
+        eventSource.failed(at: now)
     }
 
     /// Handles readiness of the file. Returns true if the totals, read by `totals`, confirm the event.
     func heard(_ conditions: Int16, at now: Duration, totals: () -> PressureReading.StallTotals?) -> Bool {
         guard conditions & Int16(POLLERR | POLLNVAL | POLLHUP) == 0 else {
             // No trigger, stall accounting off, or the group is gone. The file reports this state forever (K9).
-            if conditions & Int16(POLLNVAL) != 0 { bell.file = -1 }
-            bell.closed(kernel)
+            if conditions & Int16(POLLNVAL) != 0 { eventSource.file = -1 }
+            eventSource.closed(kernel)
             threshold = nil
             failure = KernelError(number: ENODEV)
-            bell.failed(at: now)
+            eventSource.failed(at: now)
             return false
         }
-        bell.rang(at: now, pause: Self.pause)
+        eventSource.rang(at: now, pause: Self.pause)
         return confirmation.confirms(totals())
     }
 }

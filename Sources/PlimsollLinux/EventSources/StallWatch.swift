@@ -67,7 +67,7 @@ final class StallWatch {
 
     /// Arms the trigger unless already armed.
     func armTrigger(at now: Duration) {
-        guard let trigger, trigger.bell.isToBeArmed(at: now) else { return }
+        guard let trigger, trigger.eventSource.isToBeArmed(at: now) else { return }
         trigger.arm(readNow(at: now), at: now)
     }
 

@@ -11,9 +11,9 @@ final class UsageThresholds {
     /// Usage that oscillates around the number fires each time.
     static let pause = Duration.milliseconds(100)
 
-    private(set) var warning = Bell(POLLIN)
-    private(set) var critical = Bell(POLLIN)
-    private(set) var last = Bell(POLLIN)
+    private(set) var warning = EventSource(POLLIN)
+    private(set) var critical = EventSource(POLLIN)
+    private(set) var last = EventSource(POLLIN)
     /// The usage, in bytes, at which the first threshold fires; `nil` if not armed.
     private(set) var warningUsage: Int?
     private var criticalUsage: Int?
@@ -56,10 +56,10 @@ final class UsageThresholds {
 
     /// Registers one eventfd: `EVENTFD FILE USAGE`. The registration ends with the eventfd. The other two files are
     /// needed only to register.
-    private func arm(_ bell: inout Bell, _ usage: Int) -> KernelError? {
+    private func arm(_ eventSource: inout EventSource, _ usage: Int) -> KernelError? {
         let event = kernel.makeEvent()
         guard event >= 0 else { return KernelError(number: -event) }
-        bell.file = event
+        eventSource.file = event
         let watched = kernel.open(directory + "/memory.usage_in_bytes", .reading)
         guard watched >= 0 else { return KernelError(number: -watched) }
         defer { kernel.close(watched) }
@@ -79,13 +79,13 @@ final class UsageThresholds {
     func heardCritical(_ conditions: Int16, at now: Duration) { heard(&critical, conditions, at: now) }
     func heardLast(_ conditions: Int16, at now: Duration) { heard(&last, conditions, at: now) }
 
-    private func heard(_ bell: inout Bell, _ conditions: Int16, at now: Duration) {
-        if conditions & Int16(POLLIN) != 0, kernel.drain(bell.file) > 0 {
-            bell.rang(at: now, pause: Self.pause)
+    private func heard(_ eventSource: inout EventSource, _ conditions: Int16, at now: Duration) {
+        if conditions & Int16(POLLIN) != 0, kernel.drain(eventSource.file) > 0 {
+            eventSource.rang(at: now, pause: Self.pause)
         } else {
             // The descriptor is not ours any more: all are armed anew after a pause.
             failure = KernelError(number: EBADF)
-            bell.file = -1
+            eventSource.file = -1
             disarm()
             warning.failed(at: now)
         }

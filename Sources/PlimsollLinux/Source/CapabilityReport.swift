@@ -23,7 +23,7 @@ struct CapabilityReport {
     }
 }
 
-extension GroupObserver {
+extension CgroupReader {
     /// Returns all signals, in order from the kernel to a level.
     func makeCapabilities() -> Capabilities {
         var report = CapabilityReport()
@@ -154,7 +154,7 @@ extension GroupObserver {
     }
 
     private func reportBrake(_ report: inout CapabilityReport) {
-        if let held = brake?.held, let own = group.memory.path {
+        if let held = throttle?.held, let own = group.memory.path {
             report.live("brake", "\(own)/memory.high at \(ByteCount(held.ours))")
         } else if tightest?.hasBrake == true, let path = tightest?.limitFile.path {
             report.live("brake", "\(path), set by the operator")
@@ -162,7 +162,7 @@ extension GroupObserver {
             let advice =
                 "set MemoryHigh= a tenth below MemoryMax= in the service's unit, or Delegate=yes and ask for it (setsHigh)"
             let why =
-                brake.map { $0.failure ?? "not set yet" }
+                throttle.map { $0.failure ?? "not set yet" }
                 ?? (group.version == .v1
                     ? "cgroup version 1 has no memory.high"
                     : options.setsHigh ? "there is no own version 2 group with the memory controller" : "not asked for")

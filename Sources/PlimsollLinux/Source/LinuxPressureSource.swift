@@ -61,7 +61,7 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
 
     private let shared: SharedView
     // Used by `read` and `wait` alone, which one thread at a time calls: the manager's loop.
-    private nonisolated(unsafe) let observer: GroupObserver
+    private nonisolated(unsafe) let observer: CgroupReader
 
     /// Creates a source for the group of this process.
     public convenience init() { self.init(options: Options()) }
@@ -75,7 +75,7 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
     package init(options: Options = Options(), kernel: any Kernel, environment: Environment = Environment()) {
         self.environment = (kernel as? any EnvironmentKernel).map { LinuxEnvironment($0, zone: environment.zone) }
         shared = SharedView(kernel)
-        observer = GroupObserver(options, kernel, environment, shared)
+        observer = CgroupReader(options, kernel, environment, shared)
     }
 
     /// The live signals, probed by use, and the dead ones with reasons: `limit`, `usage`, `reclaimable`,
@@ -96,7 +96,7 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
     public func wait(atMost limit: Duration) { observer.wait(atMost: limit) }
 
     /// Ends a `wait`, the present one or else the next. From any thread, also one that is short of memory.
-    public func wake() { shared.wakeBell.ring() }
+    public func wake() { shared.wakeup.ring() }
 
     /// Treats `level` as announced, as if it had come by `$MEMORY_PRESSURE_WATCH`. The level lasts as long as the
     /// thresholds allow, and must be repeated while the cause lasts. From any thread.

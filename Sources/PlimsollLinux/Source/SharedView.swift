@@ -6,7 +6,7 @@ import Synchronization
 /// Mutable state: `capabilities` and `files` behind their locks, `ringing` and `announced` atomics. `capabilities`
 /// changes rarely. `files` is held for the length of two reads. Neither lock is held while the other is acquired.
 final class SharedView: Sendable {
-    let wakeBell: WakeBell
+    let wakeup: Wakeup
     private let capabilities = Mutex(Capabilities(footing: .inert, signals: []))
     private let files: Mutex<FootprintFiles>
     /// Relaxed is enough: the value sets the wait of the observing thread, and that thread wrote it.
@@ -16,7 +16,7 @@ final class SharedView: Sendable {
     private let announced = Atomic<UInt8>(0)
 
     init(_ kernel: any Kernel) {
-        wakeBell = WakeBell(kernel)
+        wakeup = Wakeup(kernel)
         files = Mutex(FootprintFiles(kernel))
     }
 
@@ -28,7 +28,7 @@ final class SharedView: Sendable {
 
     func announce(_ level: PressureLevel) {
         announced.max(level.rawValue + 1, ordering: .relaxed)
-        wakeBell.ring()
+        wakeup.ring()
     }
 
     /// Returns the highest level announced since the last call; `nil` for none.

@@ -4,8 +4,8 @@ import Synchronization
 
 /// A directory of states in use by this process.
 ///
-/// Mutable state: `session` (the lock on the directory) by its own lock; known ends of files by the lock of their lane.
-/// A lane's lock is held across the system calls for a name, on purpose: two writers of one name run one after the
+/// Mutable state: `session` (the lock on the directory) by its own lock; known ends of files by their stripe's lock.
+/// A stripe's lock is held across the system calls for a name, on purpose: two writers of one name run one after the
 /// other. No lock is held during calls of user code.
 package final class StateDirectory: Sendable {
     /// The largest state accepted, in bytes. A file longer than twice this is not a state file.
@@ -18,10 +18,10 @@ package final class StateDirectory: Sendable {
 
     /// The file that holds the lock; `nil` until first use.
     private let session = Mutex<Int32?>(nil)
-    private let lanes = (0..<32).map { _ in Lane() }
+    private let stripes = (0..<32).map { _ in Stripe() }
 
     /// A stripe: all names with the same hash remainder.
-    private final class Lane: Sendable {
+    private final class Stripe: Sendable {
         let tails = Mutex<[StateFileName: Tail]>([:])
     }
 
@@ -102,7 +102,7 @@ package final class StateDirectory: Sendable {
     func write(_ name: StateFileName, _ bytes: [UInt8], _ reports: inout [StateStoreReport]) throws(FileStateStoreError)
     {
         guard bytes.count <= Self.mostBytes else { throw FileStateStoreError(.tooLarge, at(name.file)) }
-        try lane(name) { tails throws(FileStateStoreError) in
+        try stripe(name) { tails throws(FileStateStoreError) in
             try open(&reports)
             // Even if the write fails, the known end of the old file is no longer valid. A whole write sets a new one.
             tails[name] = nil
@@ -114,7 +114,7 @@ package final class StateDirectory: Sendable {
         _ name: StateFileName, _ title: String, _ delta: [UInt8], _ reports: inout [StateStoreReport]
     ) throws(FileStateStoreError) -> Bool {
         guard delta.count <= Self.mostBytes else { throw FileStateStoreError(.tooLarge, at(name.file)) }
-        return try lane(name) { tails throws(FileStateStoreError) in
+        return try stripe(name) { tails throws(FileStateStoreError) in
             try open(&reports)
             // The end is known from a write or a read of this process. Otherwise the end may be anywhere: after a
             // failed append, a torn one, or another process.
@@ -130,7 +130,7 @@ package final class StateDirectory: Sendable {
     func load(_ name: StateFileName, _ title: String, _ reports: inout [StateStoreReport]) throws(FileStateStoreError)
         -> StoredState
     {
-        return try lane(name) { tails throws(FileStateStoreError) in
+        return try stripe(name) { tails throws(FileStateStoreError) in
             // A read-only directory has no writers, so reading needs no lock.
             do throws(FileStateStoreError) { try open(&reports) } catch { if error.reason != .readOnly { throw error } }
             tails[name] = nil
@@ -157,7 +157,7 @@ package final class StateDirectory: Sendable {
     }
 
     func remove(_ name: StateFileName, _ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
-        try lane(name) { tails throws(FileStateStoreError) in
+        try stripe(name) { tails throws(FileStateStoreError) in
             try open(&reports)
             tails[name] = nil
             try take(name.file)
@@ -167,7 +167,7 @@ package final class StateDirectory: Sendable {
     func setAside(_ name: StateFileName, _ title: String, _ reason: String, _ reports: inout [StateStoreReport])
         throws(FileStateStoreError)
     {
-        try lane(name) { tails throws(FileStateStoreError) in
+        try stripe(name) { tails throws(FileStateStoreError) in
             try open(&reports)
             tails[name] = nil
             try putAside(name, title, reason, &reports)
@@ -180,10 +180,10 @@ package final class StateDirectory: Sendable {
         if let report = try putAside(name, title, reason) { reports.append(report) }
     }
 
-    private func lane<Result>(
+    private func stripe<Result>(
         _ name: StateFileName, _ body: (inout [StateFileName: Tail]) throws(FileStateStoreError) -> Result
     ) throws(FileStateStoreError) -> Result {
-        try lanes[Int(UInt(bitPattern: name.hashValue) % UInt(lanes.count))].tails.withLock {
+        try stripes[Int(UInt(bitPattern: name.hashValue) % UInt(stripes.count))].tails.withLock {
             tails throws(FileStateStoreError) in try body(&tails)
         }
     }
@@ -192,7 +192,7 @@ package final class StateDirectory: Sendable {
 
     /// Makes the directory if needed, takes the lock, and removes files left by interrupted writes.
     ///
-    /// Writers and readers call this while holding their lane, for which `relinquish()` waits. If called before that,
+    /// Writers and readers call this while holding their stripe, for which `relinquish()` waits. If called before that,
     /// the lock could be gone again when a write begins.
     func open(_ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
         let swept = try session.withLock { session throws(FileStateStoreError) in
@@ -204,13 +204,13 @@ package final class StateDirectory: Sendable {
     }
 
     /// Releases the directory for another process, once no operation is running.
-    func relinquish() { relinquish(lane: 0) }
+    func relinquish() { relinquish(stripe: 0) }
 
-    private func relinquish(lane index: Int) {
-        guard index < lanes.count else { return closeLock() }
-        lanes[index].tails.withLock { tails in
+    private func relinquish(stripe index: Int) {
+        guard index < stripes.count else { return closeLock() }
+        stripes[index].tails.withLock { tails in
             tails.removeAll()
-            relinquish(lane: index + 1)
+            relinquish(stripe: index + 1)
         }
     }
 }

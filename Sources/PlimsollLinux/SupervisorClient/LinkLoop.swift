@@ -23,7 +23,7 @@ final class LinkLoop: Sendable {
     }
 
     /// Wake-up that ends a wait, because there is a message to send.
-    let bell: WakeBell
+    let eventSource: Wakeup
     private let path: String
     let kernel: any Kernel
     private let orders: LinkOrders
@@ -41,7 +41,7 @@ final class LinkLoop: Sendable {
         time: Timekeeper = .running
     ) {
         (self.path, self.kernel, self.orders, firstPause, self.time) = (path, kernel, orders, pause, time)
-        bell = WakeBell(kernel)
+        eventSource = Wakeup(kernel)
     }
 
     // MARK: From any thread
@@ -50,7 +50,7 @@ final class LinkLoop: Sendable {
 
     func stop() {
         state.withLock { $0.isStopped = true }
-        bell.ring()
+        eventSource.ring()
     }
 
     func ask(_ message: ChildMessage, _ answer: Answer) {
@@ -59,7 +59,7 @@ final class LinkLoop: Sendable {
             state.questions.append((message, answer))
             return true
         }
-        if isTaken { bell.ring() } else { answer.resume(returning: false) }
+        if isTaken { eventSource.ring() } else { answer.resume(returning: false) }
     }
 
     /// Requests that the supervisor freeze this process. Returns the reason if that is impossible. Called by the
@@ -73,7 +73,7 @@ final class LinkLoop: Sendable {
         guard isConnected else {
             return "no supervisor is connected that could make this process stand still: it stays quiesced"
         }
-        bell.ring()
+        eventSource.ring()
         return nil
     }
 
@@ -86,7 +86,7 @@ final class LinkLoop: Sendable {
                 state.waiting.append(done)
                 return true
             }
-            if isTaken { bell.ring() } else { done.resume() }
+            if isTaken { eventSource.ring() } else { done.resume() }
         }
     }
 
@@ -125,7 +125,7 @@ final class LinkLoop: Sendable {
         guard file >= 0 else { return ("connecting to \(path): \(KernelError(number: -file))", file == -EAGAIN) }
         defer { kernel.close(file) }
         var stream = LineStream(file)
-        var news = LinkNews()
+        var diff = LinkStateDiff()
         var isRefused = false
         guard stream.send({ ChildMessage.hello(version: MessageLine.version).encoded($0) }) else {
             // The supervisor may have refused already, and sent a reason.
@@ -138,7 +138,7 @@ final class LinkLoop: Sendable {
             if let granted = state.granted { state.questions.append((granted, nil)) }
         }
         while !isStopped {
-            tell(&stream, &news)
+            tell(&stream, &diff)
             guard wait(for: file, writing: !stream.outbox.isEmpty, atMost: Self.look) else { continue }
             if let problem = hear(&stream, &isRefused) { return (problem, stream.heard > 0 && !isRefused) }
         }
@@ -147,7 +147,7 @@ final class LinkLoop: Sendable {
     }
 
     /// Sends new messages, as far as there is room; the rest stays new for the next time.
-    private func tell(_ stream: inout LineStream, _ news: inout LinkNews) {
+    private func tell(_ stream: inout LineStream, _ diff: inout LinkStateDiff) {
         // Only tasks that came before the state is read. They resume even if the supervisor does not read.
         let waiting = state.withLock { state in
             defer { state.waiting = [] }
@@ -156,11 +156,11 @@ final class LinkLoop: Sendable {
         defer { for done in waiting { done.resume() } }
         guard stream.flush() else { return }
         let sight = orders.look()
-        if sight.needsSave { orders.saveAgain { [bell] in bell.ring() } }
-        if sight.isSavedAwaited { news.forgetSaved() }
-        for message in sight.messages where news.isNews(message) {
+        if sight.needsSave { orders.saveAgain { [eventSource] in eventSource.ring() } }
+        if sight.isSavedAwaited { diff.forgetSaved() }
+        for message in sight.messages where diff.isChange(message) {
             guard stream.send({ message.encoded($0) }) else { return }
-            news.wasTold(message)
+            diff.wasTold(message)
         }
         if state.withLock({ $0.wantsStandstill }) {
             guard stream.send({ ChildMessage.suspend.encoded($0) }) else { return }
@@ -197,7 +197,7 @@ final class LinkLoop: Sendable {
                 case .keepAlive(let number, let isAccepted): answer(number, isAccepted)
                 case .some(let message):
                     if case .level(let level) = message { state.withLock { $0.status.level = level } }
-                    orders.obey(message) { [bell] in bell.ring() }
+                    orders.obey(message) { [eventSource] in eventSource.ring() }
                 }
             }
         } catch {
@@ -231,13 +231,17 @@ extension LinkLoop {
     /// Blocks until `file` is ready, a wake-up comes or the time is over. Returns true if `file` is ready.
     func wait(for file: Int32, writing: Bool, atMost limit: Duration) -> Bool {
         withUnsafeTemporaryAllocation(of: pollfd.self, capacity: 2) { files in
-            files[0] = pollfd(fd: bell.file, events: Int16(POLLIN), revents: 0)
+            files[0] = pollfd(fd: eventSource.file, events: Int16(POLLIN), revents: 0)
             files[1] = pollfd(fd: file, events: Int16(writing ? POLLIN | POLLOUT : POLLIN), revents: 0)
             // Without an eventfd the flag is checked periodically.
-            let limit = bell.file < 0 ? min(limit, .milliseconds(50)) : limit
+            let limit = eventSource.file < 0 ? min(limit, .milliseconds(50)) : limit
             let ready = kernel.wait(for: files, nanoseconds: max(0, limit.inNanoseconds))
             if ready < 0 { usleep(10_000) }  // No memory for a wait: sleep rather than spin.
-            if files[0].revents == 0 { _ = bell.take() } else if !bell.heard(files[0].revents) { bell.repair() }
+            if files[0].revents == 0 {
+                _ = eventSource.take()
+            } else if !eventSource.heard(files[0].revents) {
+                eventSource.repair()
+            }
             return ready > 0 && files[1].revents != 0
         }
     }

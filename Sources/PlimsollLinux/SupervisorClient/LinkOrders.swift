@@ -172,7 +172,7 @@ final class LinkOrders: Sendable {
 }
 
 /// The messages last sent to the supervisor, to find out which ones are new. A value type.
-struct LinkNews: Sendable {
+struct LinkStateDiff: Sendable {
     private enum Kind: Hashable { case state, tasks, caches, saved, locks, other }
 
     private var told: [Kind: ChildMessage] = [:]
@@ -181,7 +181,7 @@ struct LinkNews: Sendable {
     private static let leastChange = ByteCount.mebibytes(1)
 
     /// Returns true if `message` is new to the supervisor.
-    func isNews(_ message: ChildMessage) -> Bool {
+    func isChange(_ message: ChildMessage) -> Bool {
         guard let last = told[Self.kind(of: message)] else { return true }
         switch (last, message) {
         // The remaining time runs by itself. Only the start of a limit counts as a change.

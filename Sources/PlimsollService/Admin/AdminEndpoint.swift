@@ -57,7 +57,7 @@ public final class AdminEndpoint: Sendable {
         public init() {}
     }
 
-    private let desk: AdminDesk
+    private let handler: AdminCommandHandler
     private let bounds: Bounds
     private let wishedPath: String?
     private let time: Timekeeper
@@ -87,7 +87,7 @@ public final class AdminEndpoint: Sendable {
         )
         let tally = AdminTally()
         self.tally = tally
-        desk = AdminDesk(manager: manager, allowsChanges: allowsChanges, counts: { tally.counts })
+        handler = AdminCommandHandler(manager: manager, allowsChanges: allowsChanges, counts: { tally.counts })
         (self.bounds, wishedPath, self.time) = (bounds, path, time)
     }
 
@@ -101,7 +101,7 @@ public final class AdminEndpoint: Sendable {
         guard server.withLock({ $0 == nil }) else { return }
         let path: String
         if let wishedPath { path = wishedPath } else { path = try AdminPath.standard() }
-        let new = try AdminServer(path: path, desk: desk, bounds: bounds, time: time, tally: tally)
+        let new = try AdminServer(path: path, handler: handler, bounds: bounds, time: time, tally: tally)
         let isFirst = server.withLock { server in
             if server == nil { server = new }
             return server === new

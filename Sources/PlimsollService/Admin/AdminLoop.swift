@@ -32,12 +32,12 @@ final class AdminLoop {
     /// Answers one request as a warm-up. All code and memory for an answer are then in place before memory is short.
     private func rehearse() {
         let line = json.line(AdminRequest(.status))
-        if let request = try? json.request(line.dropLast()) { _ = json.line(server.desk.answer(request)) }
+        if let request = try? json.request(line.dropLast()) { _ = json.line(server.handler.answer(request)) }
     }
 
     private func turn() {
         let before = server.time.elapsed()
-        files[0] = pollfd(fd: server.bell, events: Int16(POLLIN), revents: 0)
+        files[0] = pollfd(fd: server.eventSource, events: Int16(POLLIN), revents: 0)
         files[1] = pollfd(fd: before < acceptsFrom ? -1 : server.socket.file, events: Int16(POLLIN), revents: 0)
         var wait = before < acceptsFrom ? acceptsFrom - before : .seconds(3600)
         for (index, connection) in connections.enumerated() {
@@ -48,7 +48,7 @@ final class AdminLoop {
         }
         _ = server.kernel.wait(for: files, nanoseconds: wait.inNanoseconds)
         let now = server.time.elapsed()
-        if files[0].revents != 0 { _ = server.kernel.drain(server.bell) }
+        if files[0].revents != 0 { _ = server.kernel.drain(server.eventSource) }
         for (id, line) in server.takeFinished() { finish(id, line, at: now) }
         for (index, connection) in connections.enumerated() where connection.isOpen {
             serve(connection, files[index + 2].revents, at: now)
@@ -142,7 +142,7 @@ final class AdminLoop {
         connection.watch = nil
         do throws(AdminRefusal) {
             let request = try json.request(line)
-            try server.desk.check(request)
+            try server.handler.check(request)
             server.tally.add(\.requests)
             try carryOut(request, connection, at: now)
         } catch {
@@ -170,13 +170,13 @@ final class AdminLoop {
             connection.watch = (.milliseconds(request.milliseconds ?? 1000), now)
             show(connection, at: now)
         } else if request.command.isChange {
-            guard server.hands.take(connection.id, request, waiting: server.bounds.changes) else {
+            guard server.changeWorker.take(connection.id, request, waiting: server.bounds.changes) else {
                 throw AdminRefusal(
                     .busy, "\(server.bounds.changes) changes wait already for one that is being carried out: try again")
             }
             connection.isBusy = true
         } else {
-            tell(server.desk.answer(request), connection, at: now)
+            tell(server.handler.answer(request), connection, at: now)
         }
     }
 
@@ -185,7 +185,7 @@ final class AdminLoop {
     private func show(_ connection: AdminConnection, at now: Duration) {
         guard let every = connection.watch?.every else { return }
         connection.watch?.due = now + every
-        tell(server.desk.answer(AdminRequest(.watch)), connection, at: now)
+        tell(server.handler.answer(AdminRequest(.watch)), connection, at: now)
     }
 
     private func finish(_ id: UInt64, _ line: [UInt8], at now: Duration) {

@@ -9,14 +9,14 @@ import Synchronization
 /// connection state belongs to the loop's thread.
 final class AdminServer: Sendable {
     let socket: PrivateSocket
-    let desk: AdminDesk
+    let handler: AdminCommandHandler
     let bounds: AdminEndpoint.Bounds
     let time: Timekeeper
     let tally: AdminTally
-    let hands = AdminHands()
+    let changeWorker = AdminChangeWorker()
     let kernel = HostKernel()
     /// The eventfd that wakes the loop.
-    let bell: Int32
+    let eventSource: Int32
     private let finished = Mutex<[(connection: UInt64, line: [UInt8])]>([])
     // Acquire/release ordering: a thread that sees the stop also sees all writes before the stop.
     private let stopped = Atomic<Bool>(false)
@@ -24,10 +24,10 @@ final class AdminServer: Sendable {
     var path: String { socket.path }
     var isStopped: Bool { stopped.load(ordering: .acquiring) }
 
-    init(path: String, desk: AdminDesk, bounds: AdminEndpoint.Bounds, time: Timekeeper, tally: AdminTally)
+    init(path: String, handler: AdminCommandHandler, bounds: AdminEndpoint.Bounds, time: Timekeeper, tally: AdminTally)
         throws(AdminError)
     {
-        (self.desk, self.bounds, self.time, self.tally) = (desk, bounds, time, tally)
+        (self.handler, self.bounds, self.time, self.tally) = (handler, bounds, time, tally)
         guard path.hasPrefix("/") else {
             throw AdminError(
                 .path,
@@ -35,23 +35,23 @@ final class AdminServer: Sendable {
             )
         }
         do { socket = try PrivateSocket(at: path) } catch { throw AdminError(error) }
-        bell = kernel.makeEvent()
-        guard bell >= 0 else {
+        eventSource = kernel.makeEvent()
+        guard eventSource >= 0 else {
             throw AdminError(
                 .failed,
-                "no eventfd for the admin socket at \(path): \(String(cString: strerror(-bell))); raise the limit of open files (RLIMIT_NOFILE)"
+                "no eventfd for the admin socket at \(path): \(String(cString: strerror(-eventSource))); raise the limit of open files (RLIMIT_NOFILE)"
             )
         }
     }
 
-    deinit { if bell >= 0 { close(bell) } }
+    deinit { if eventSource >= 0 { close(eventSource) } }
 
     func start() throws(AdminError) {
         let isServed = Thread.start("plimsoll-admin") { [self] in AdminLoop(self).run() }
         let hasHands =
             isServed
             && Thread.start("plimsoll-adm-do") { [self] in
-                hands.run(desk) { connection, line in
+                changeWorker.run(handler) { connection, line in
                     finished.withLock { $0.append((connection, line)) }
                     ring()
                 }
@@ -68,7 +68,7 @@ final class AdminServer: Sendable {
     func stop() {
         socket.remove()
         stopped.store(true, ordering: .releasing)
-        hands.stop()
+        changeWorker.stop()
         ring()
     }
 
@@ -76,7 +76,7 @@ final class AdminServer: Sendable {
     func ring() {
         withUnsafeTemporaryAllocation(of: UInt64.self, capacity: 1) { one in
             one[0] = 1
-            one.withMemoryRebound(to: UInt8.self) { _ = kernel.write(bell, UnsafeBufferPointer($0)) }
+            one.withMemoryRebound(to: UInt8.self) { _ = kernel.write(eventSource, UnsafeBufferPointer($0)) }
         }
     }
 

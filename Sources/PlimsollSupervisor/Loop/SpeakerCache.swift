@@ -63,7 +63,7 @@ final class SpeakerCache {
 }
 
 /// The sockets of a unit, and pending messages of links that don't yet represent the unit.
-struct UnitSpeech {
+struct UnitMessages {
     /// The socket `UNIT.notify`; `nil` for units that the supervisor does not start.
     var notices: NotifySocket?
     /// The rate limit of sd_notify(3) messages, about a hundred times the rate of a talkative service.

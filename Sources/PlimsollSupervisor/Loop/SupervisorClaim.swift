@@ -179,7 +179,7 @@ final class SupervisorClaim: Sendable {
 }
 
 /// The known state of the file locks of a unit that is about to be frozen.
-struct LockSight: Equatable {
+struct LockCheck: Equatable {
     /// True if the unit holds locks; `nil` before the first check.
     private(set) var areHeld: Bool?
     /// Start of the last check. `isLooking` is true while the answer is pending.

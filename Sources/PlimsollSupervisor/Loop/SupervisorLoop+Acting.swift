@@ -44,27 +44,27 @@ extension SupervisorLoop {
             lookForLocks(of: run)
             run.asksToStandSince = nil
             run.backgroundSince = run.backgroundSince ?? now
-            if eyes.current.level == .critical { contain(run, isEnding: false) }
+            if fleetWatch.current.level == .critical { contain(run, isEnding: false) }
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }
         case .suspend:
             // A frozen unit must be thawed even if this process ends for any reason (T32).
-            guard warden.isAlive else {
+            guard thawWatchdog.isAlive else {
                 throw SupervisorError("there is no guard that would let it run again if this process were killed")
             }
             run.enter(.suspending, at: now)
             // Update the guard: a unit stopped by signals has no group that lists the processes, and a rejected group
             // is not yet held.
-            if run.group.suspension == .stop || !warden.isHolding(run.group) { try warden.watch(run.group) }
+            if run.group.suspension == .stop || !thawWatchdog.isHolding(run.group) { try thawWatchdog.watch(run.group) }
             try run.group.freeze()
-            if run.group.suspension == .stop { try warden.watch(run.group) }
+            if run.group.suspension == .stop { try thawWatchdog.watch(run.group) }
             guard run.group.isFrozen else { return false }
             run.enter(.suspended, at: now)
         case .resume(let reason): try resume(run, reason)
         case .pushOut(let bytes):
-            let id = run.id, group = run.group, supervisor = supervisor, warden = warden
-            hands.work {
+            let id = run.id, group = run.group, supervisor = supervisor, thawWatchdog = thawWatchdog
+            actionWorker.work {
                 var failure: String?
-                do { _ = try group.pushOut(bytes, guardian: warden) } catch { failure = "\(error)" }
+                do { _ = try group.pushOut(bytes, guardian: thawWatchdog) } catch { failure = "\(error)" }
                 supervisor.ask(.outcome(id, number, failure: failure))
             }
             return false
@@ -109,7 +109,7 @@ extension SupervisorLoop {
         run.enter(.ending, at: now)
         // A second request gives no more time.
         run.killAt = min(run.killAt ?? now + grace, now + grace)
-        if eyes.current.level == .critical { contain(run, isEnding: true) }
+        if fleetWatch.current.level == .critical { contain(run, isEnding: true) }
         try? run.group.thaw()
         if let peer = run.peer { channel.send(.ending(grace: grace), to: peer) }
         if let child = run.child { child.signal(SIGTERM) } else { try? run.group.send(SIGTERM) }
@@ -124,7 +124,8 @@ extension SupervisorLoop {
         let most = charge + .mebibytes(16),
             limit = isEnding ? min(run.unit.memoryLimit ?? .max, most) : run.unit.memoryLimit
         // Requires a guard that undoes the limits if this process is killed.
-        guard (try? warden.watch(run.group.ownLimits(run.unit.memoryLimit), .containment, of: run.group)) != nil else {
+        guard (try? thawWatchdog.watch(run.group.ownLimits(run.unit.memoryLimit), .containment, of: run.group)) != nil
+        else {
             return
         }
         run.isContained = true
@@ -138,7 +139,7 @@ extension SupervisorLoop {
         guard run.isContained else { return }
         run.isContained = false
         shape(run)
-        warden.forget(.containment, of: run.group)
+        thawWatchdog.forget(.containment, of: run.group)
     }
 
     private func throttle(_ run: UnitRun) throws {
@@ -147,7 +148,7 @@ extension SupervisorLoop {
         run.throttle = throttle.lift
         // Register both before the unit is slow: after a crash, the guard or the next supervisor must lift the
         // throttle.
-        try warden.watch(throttle.lift, .throttle, of: run.group)
+        try thawWatchdog.watch(throttle.lift, .throttle, of: run.group)
         note(run)
         try run.group.apply(throttle)
         run.throttledSince = now
@@ -157,7 +158,7 @@ extension SupervisorLoop {
     func letLoose(_ run: UnitRun) {
         for limit in run.throttle { limit.lift() }
         (run.throttle, run.throttledSince) = ([], nil)
-        warden.forget(.throttle, of: run.group)
+        thawWatchdog.forget(.throttle, of: run.group)
         note(run)
     }
 
@@ -194,7 +195,7 @@ extension SupervisorLoop {
         let outcome = Outcome(decision, at: now, relief: max(.zero, before - run.charge), failure: failure)
         engine.learn(outcome)
         hasLearned = true
-        let view = eyes.current
+        let view = fleetWatch.current
         write(AuditRecord(outcome, level: view.level, shortfall: view.shortfall))
     }
 
@@ -206,7 +207,7 @@ extension SupervisorLoop {
 
 /// A worker thread for slow kernel operations, such as memory reclaim. The supervisor does all other work itself, at
 /// once.
-final class Hands: Sendable {
+final class ActionWorker: Sendable {
     private let jobs = Mutex<[@Sendable () -> Void]>([])
     private let isOver = Mutex(false)
     private let parker = Parker()
@@ -215,7 +216,7 @@ final class Hands: Sendable {
     init() throws(SupervisorError) {
         guard
             Thread.start(
-                "plimsoll-hands",
+                "plimsoll-action",
                 { [jobs = self.take, parker] in while let job = jobs() { if let job { job() } else { parker.park() } } }
             )
         else {

@@ -81,7 +81,7 @@ extension SupervisorLoop {
     /// Schedules a lock check for a leaving unit on another thread, since the unit's tables may be long. Repeats while
     /// the unit holds locks. If the answer is needed and missing, checks here among a limited number of descriptors.
     func lookForLocks(of run: UnitRun) {
-        let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || eyes.current.timeLeft != nil
+        let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || fleetWatch.current.timeLeft != nil
         if run.locks.areHeld == nil, isNeeded {
             run.locks.saw(
                 !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
@@ -97,7 +97,7 @@ extension SupervisorLoop {
 
     /// Returns the current state of all units.
     func look() -> Fleet {
-        let view = eyes.current
+        let view = fleetWatch.current
         let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
         if isShort { for run in runs.values { run.weigh() } }
         for run in runs.values where run.state == .leaving { lookForLocks(of: run) }

@@ -59,7 +59,7 @@ extension SupervisorLoop {
     /// Stops tracking the unit. The group and its processes stay as they are.
     func letGo(_ run: UnitRun) {
         unwatch(run)
-        if !run.isObserved { warden.forget(run.group) }
+        if !run.isObserved { thawWatchdog.forget(run.group) }
         runs[run.id] = nil
         if byName[run.unit.name] === run { byName[run.unit.name] = nil }
     }
@@ -76,7 +76,7 @@ extension SupervisorLoop {
         supervisor.queue.unwatch(run.pressure.file)
         closeSockets(of: run)
         if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
-        for child in run.formers + (run.child.map { [$0] } ?? []) {
+        for child in run.previousMainProcesses + (run.child.map { [$0] } ?? []) {
             supervisor.queue.unwatch(child.descriptor)
             byProcess[child.pid] = nil
         }

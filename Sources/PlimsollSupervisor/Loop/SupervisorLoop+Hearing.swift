@@ -8,7 +8,7 @@ extension SupervisorLoop {
         switch token {
         case Token.notices: hearNotices()
         case Token.channel: for event in channel.turn(at: now) { take(event) }
-        case Token.warden: replaceWarden()
+        case Token.thawWatchdog: replaceWarden()
         default:
             guard let run = runs[token >> 2] else { return }
             switch token & 3 {
@@ -161,11 +161,11 @@ extension SupervisorLoop {
     }
 
     func replaceWarden() {
-        if warden.descriptor >= 0 { supervisor.queue.unwatch(warden.descriptor) }
+        if thawWatchdog.descriptor >= 0 { supervisor.queue.unwatch(thawWatchdog.descriptor) }
         // Without a guard, units would stay frozen if this process were killed. The guard is restarted at once, or as
         // soon as possible.
         do {
-            try warden.restart()
+            try thawWatchdog.restart()
             wardenDue = nil
         } catch {
             if wardenDue == nil {
@@ -179,10 +179,10 @@ extension SupervisorLoop {
 
     /// Watches a guard that replaced an unresponsive one.
     func watchWarden() {
-        guard watchedWarden.pid != warden.pid, warden.descriptor >= 0 else { return }
+        guard watchedWarden.pid != thawWatchdog.pid, thawWatchdog.descriptor >= 0 else { return }
         // The former guard's descriptor is closed.
         supervisor.queue.forget(watchedWarden.file)
-        watchedWarden = (warden.pid, warden.descriptor)
-        supervisor.queue.watch(watchedWarden.file, for: .readable, Token.warden)
+        watchedWarden = (thawWatchdog.pid, thawWatchdog.descriptor)
+        supervisor.queue.watch(watchedWarden.file, for: .readable, Token.thawWatchdog)
     }
 }

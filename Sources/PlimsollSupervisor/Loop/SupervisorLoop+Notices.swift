@@ -45,12 +45,12 @@ extension SupervisorLoop {
     private func follow(_ process: Int32, of run: UnitRun) {
         guard let child = run.child, child.pid != process, run.state != .ending else { return }
         let next: Child
-        if let index = run.formers.firstIndex(where: { $0.pid == process }) {
-            next = run.formers.remove(at: index)
+        if let index = run.previousMainProcesses.firstIndex(where: { $0.pid == process }) {
+            next = run.previousMainProcesses.remove(at: index)
         } else {
             // Open the descriptor first and look up the group afterwards. So the process in the group is this one, not
             // one with a reused number (K38).
-            guard run.formers.count < Self.mostFormers, let found = try? Child.adopt(process),
+            guard run.previousMainProcesses.count < Self.mostFormers, let found = try? Child.adopt(process),
                 run.group.processes.contains(process)
             else {
                 return report(run.unit, "process \(process) is not followed as its main one: it is none of its own")
@@ -60,7 +60,7 @@ extension SupervisorLoop {
             byProcess[process] = run
         }
         // The supervisor must still wait for the former process.
-        run.formers.append(child)
+        run.previousMainProcesses.append(child)
         run.child = next
         if run.isOurs { note(run) }
     }
@@ -70,7 +70,7 @@ extension SupervisorLoop {
 
     /// Reaps former processes that have ended.
     func dropFormers(of run: UnitRun) {
-        run.formers.removeAll { former in
+        run.previousMainProcesses.removeAll { former in
             guard former.ending != nil else { return false }
             supervisor.queue.unwatch(former.descriptor)
             byProcess[former.pid] = nil

@@ -54,7 +54,7 @@ extension SupervisorLoop {
         try run.group.thaw()
         if case .process(let pid) = run.unit.origin {
             let child = try Child.adopt(pid)
-            try run.group.enterTree(pid, sparing: Set(byProcess.keys).union([warden.pid]))
+            try run.group.enterTree(pid, sparing: Set(byProcess.keys).union([thawWatchdog.pid]))
             run.child = child
             return began(run)
         }

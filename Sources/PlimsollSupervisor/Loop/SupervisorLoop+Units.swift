@@ -101,12 +101,12 @@ extension SupervisorLoop {
             guard error.reason == .replaced else { throw error }
             let group = try makeGroup(run.unit)
             if run.group.eventsFile >= 0, !run.isGroupGone { supervisor.queue.unwatch(run.group.eventsFile) }
-            warden.forget(run.group)
+            thawWatchdog.forget(run.group)
             run.move(to: group)
             if group.eventsFile >= 0 {
                 supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events))
             }
-            try warden.watch(group)
+            try thawWatchdog.watch(group)
             shape(run)
             note(run)
         }
@@ -122,7 +122,7 @@ extension SupervisorLoop {
         runs[run.id] = run
         byName[unit.name] = run
         // The group is remembered in any case, and the next guard process is told.
-        if !isObserved { do { try warden.watch(group) } catch { report(unit, "\(error)") } }
+        if !isObserved { do { try thawWatchdog.watch(group) } catch { report(unit, "\(error)") } }
         supervisor.queue.watch(run.pressure.file, for: .readable, Token.of(run.id, Token.pressure))
         if group.eventsFile >= 0 {
             supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events))
@@ -193,13 +193,13 @@ extension SupervisorLoop {
         guard isBehind != (run.shares != nil), !run.isObserved else { return }
         do {
             if isBehind {
-                try warden.watch(
+                try thawWatchdog.watch(
                     run.group.ownWeights(for: run.unit.role, run.unit.memoryRequest), .shares, of: run.group)
             }
             run.shares = isBehind ? .background : nil
             _ = try run.group.setWeights(for: run.shares ?? run.unit.role)
             try run.group.protect(isBehind ? nil : run.unit.memoryRequest)
-            if !isBehind { warden.forget(.shares, of: run.group) }
+            if !isBehind { thawWatchdog.forget(.shares, of: run.group) }
         } catch {
             report(run.unit, "\(error)")
         }

@@ -12,10 +12,10 @@ final class SupervisorLoop {
     /// The directory for sockets and notes to the next supervisor. A dry run has a separate one.
     let directory: String
     let journal: Journal
-    let hands: Hands
+    let actionWorker: ActionWorker
     /// A worker for slow reads.
-    let lookout: Hands
-    let warden: Guard
+    let lookout: ActionWorker
+    let thawWatchdog: Guard
     /// The socket of units that the supervisor did not start. Each other unit has a separate socket.
     var notices: NotifySocket!
     var channel: ChannelServer!
@@ -25,7 +25,7 @@ final class SupervisorLoop {
     /// Sockets that are paused, with the time until which they are not read.
     var resting: [EventQueue.Token: (file: Int32, until: Duration)] = [:]
     var complaints = ComplaintPacer()
-    let eyes = FleetWatch()
+    let fleetWatch = FleetWatch()
     var engine: SupervisorEngine
     var runs: [UInt64: UnitRun] = [:]
     var byName: [String: UnitRun] = [:]
@@ -53,13 +53,14 @@ final class SupervisorLoop {
 
     /// Encodes a file and its unit: the low bits give the kind of file, the others the unit.
     enum Token {
-        static let notices: EventQueue.Token = 0, channel: EventQueue.Token = 1, warden: EventQueue.Token = 2
+        static let notices: EventQueue.Token = 0, channel: EventQueue.Token = 1, thawWatchdog: EventQueue.Token = 2
         static let child: EventQueue.Token = 0, events: EventQueue.Token = 1, pressure: EventQueue.Token = 2,
             speech: EventQueue.Token = 3
         static func of(_ id: UInt64, _ part: EventQueue.Token) -> EventQueue.Token { id << 2 | part }
         /// Returns true for a socket that any process may write to without limit.
         static func isSpeech(_ token: EventQueue.Token) -> Bool {
-            token == notices || token == channel || token > warden && (token & 3 == speech || token & 3 == pressure)
+            token == notices || token == channel
+                || token > thawWatchdog && (token & 3 == speech || token & 3 == pressure)
         }
     }
 
@@ -70,14 +71,14 @@ final class SupervisorLoop {
         if options.policy.isDryRun { options.leavesUnits = false }
         self.options = options
         // First, while there is little memory to share.
-        warden = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
+        thawWatchdog = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
         guard ForeignCloser.shared.prepare() else {
             throw SupervisorError(
                 "no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
         }
         directory = options.policy.isDryRun ? try Self.scratchDirectory() : options.directory
         journal = try Journal(options.audit) { supervisor.tell($0) }
-        (hands, lookout) = (try Hands(), try Hands())
+        (actionWorker, lookout) = (try ActionWorker(), try ActionWorker())
         engine = SupervisorEngine(options.policy)
         notices = try NotifySocket(directory: directory, unit: nil) { [unowned self] in
             unit(of: $0.process, user: $0.user)?.unit.name
@@ -87,7 +88,7 @@ final class SupervisorLoop {
     }
 
     deinit {
-        hands.stop()
+        actionWorker.stop()
         lookout.stop()
         if isDryRun { removeScratchDirectory() }
     }
@@ -111,7 +112,7 @@ final class SupervisorLoop {
         endLeftovers(beside: units)
         // Evaluate now, without waiting for an event.
         next = now
-        eyes.start(
+        fleetWatch.start(
             supervisor.source, thresholds: options.thresholds, time: time,
             onChange: { [queue = supervisor.queue] in queue.ring() },
             onEnd: { [supervisor] in supervisor.tell("how short memory is can't be seen any more: \($0)") })
@@ -120,7 +121,7 @@ final class SupervisorLoop {
 
     private func turn() {
         let wait = wait()
-        if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, eyes.current.level == .normal { settleDown() }
+        if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, fleetWatch.current.level == .normal { settleDown() }
         var heard: [EventQueue.Token] = []
         let isRung = supervisor.queue.wait(atMost: wait) { heard.append($0) }
         // Relaxed: a statistic.
@@ -254,8 +255,8 @@ final class SupervisorLoop {
     }
 
     private func end() {
-        eyes.stop()
-        hands.stop()
+        fleetWatch.stop()
+        actionWorker.stop()
         lookout.stop()
         for run in runs.values {
             // No unit is left frozen or throttled.

@@ -11,14 +11,14 @@ final class UnitRun {
     let pressure: PressureSocket
     var child: Child?
     /// The first processes before the unit named another (`MAINPID`), until they end.
-    var formers: [Child] = []
+    var previousMainProcesses: [Child] = []
     /// Descriptors that the unit stores for the next start.
     var store = DescriptorStore()
     private(set) var state = UnitState.stopped
     private(set) var since = Duration.zero
 
     // Received from the unit.
-    var speech = UnitSpeech()
+    var speech = UnitMessages()
     var peer: UInt64?
     var tokens = 0
     var tokensEnd: Duration?
@@ -26,7 +26,7 @@ final class UnitRun {
     var isSaved = false
     var saysLocks = false
     /// The known state of the unit's file locks while leaving.
-    var locks = LockSight()
+    var locks = LockCheck()
     var asksToStandSince: Duration?
     var status: String?
     /// The interval of the unit's watchdog messages. `lastAlive` is the time of the last one, measured while the unit

@@ -84,9 +84,9 @@ package struct Outcome: Sendable, Hashable {
 }
 
 /// A unit as seen by one evaluation.
-struct Candidate {
+struct UnitSnapshot {
     let report: UnitReport
-    var memory: UnitMemory
+    var memory: UnitHistory
     /// The importance of the unit, raised to that of the most important foreground unit that depends on this one.
     var importance: Int
     /// True if the unit is in the foreground, or a foreground unit depends on this one.
@@ -97,7 +97,7 @@ struct Candidate {
     /// True if this evaluation already made a decision for the unit.
     var isTaken = false
 
-    init(_ report: UnitReport, memory: UnitMemory, policy: SupervisorPolicy) {
+    init(_ report: UnitReport, memory: UnitHistory, policy: SupervisorPolicy) {
         (self.report, self.memory) = (report, memory)
         importance = min(1000, max(0, report.importance))
         isInFront = report.role == .foreground && report.backgroundSince == nil

@@ -3,61 +3,61 @@ import Plimsoll
 /// The choice of victims while memory is short.
 extension SupervisorEngine {
     /// Takes one step of relief, unless an earlier step is still being waited for.
-    mutating func relieve(_ look: inout Look) {
-        guard look.isShort, wait == nil else { return }
-        let now = look.at
-        if pushOut(&look) || endStanding(&look) { return }
-        guard look.level == .critical else { return }
-        if endBackground(&look) { return }
+    mutating func relieve(_ pass: inout DecisionPass) {
+        guard pass.isShort, wait == nil else { return }
+        let now = pass.at
+        if pushOut(&pass) || endStanding(&pass) { return }
+        guard pass.level == .critical else { return }
+        if endBackground(&pass) { return }
         // Before any foreground unit is touched, units that are being frozen or are ending must give first. So must
         // units that can only be killed once more.
-        let givesFirst = { (unit: Candidate) in
+        let givesFirst = { (unit: UnitSnapshot) in
             (!unit.isInFront || unit.report.state == .suspended) && unit.canEnd(at: now)
                 || !unit.isInFront && unit.memory.isGivenUp
         }
-        if look.units.contains(where: { givesFirst($0) && $0.report.charge > .zero }) { return }
-        endForeground(&look)
+        if pass.units.contains(where: { givesFirst($0) && $0.report.charge > .zero }) { return }
+        endForeground(&pass)
     }
 
     /// Reclaims memory from frozen units before any unit is ended. Reclaimed pages return on demand.
-    private mutating func pushOut(_ look: inout Look) -> Bool {
+    private mutating func pushOut(_ pass: inout DecisionPass) -> Bool {
         let least = policy.leastPushOut
-        let choice = VictimOrder.standing(look.units, by: \.report.reclaimable) {
+        let choice = VictimOrder.standing(pass.units, by: \.report.reclaimable) {
             $0.report.state == .suspended && $0.isFree && $0.report.reclaimable >= least
-                && !$0.memory.hasFailed(.pushOut, at: look.at)
+                && !$0.memory.hasFailed(.pushOut, at: pass.at)
         }
         guard let choice else { return false }
-        let unit = look.units[choice], amount = min(unit.report.reclaimable, max(look.needed, least))
+        let unit = pass.units[choice], amount = min(unit.report.reclaimable, max(pass.needed, least))
         step(
-            .pushOut(amount), on: choice, &look,
-            "it stands still and can do without \(unit.report.reclaimable) of \(unit.report.charge); \(look.shortage)")
+            .pushOut(amount), on: choice, &pass,
+            "it stands still and can do without \(unit.report.reclaimable) of \(unit.report.charge); \(pass.shortage)")
         return true
     }
 
-    private mutating func endStanding(_ look: inout Look) -> Bool {
-        let now = look.at
-        let choice = VictimOrder.standing(look.units, by: \.report.charge) {
+    private mutating func endStanding(_ pass: inout DecisionPass) -> Bool {
+        let now = pass.at
+        let choice = VictimOrder.standing(pass.units, by: \.report.charge) {
             $0.report.state == .suspended && $0.isFree && $0.canEnd(at: now) && $0.report.charge > .zero
         }
         guard let choice else { return false }
-        let unit = look.units[choice]
+        let unit = pass.units[choice]
         let reason =
             "it stands still, and none that does is larger than its \(unit.report.charge)\(unit.comesBack ? " but for what comes straight back" : "")"
-        end(choice, &look, "\(reason); \(look.shortage)")
+        end(choice, &pass, "\(reason); \(pass.shortage)")
         return true
     }
 
     /// Ends background units that were told to leave and can't be frozen, and units that were throttled long enough.
-    private mutating func endBackground(_ look: inout Look) -> Bool {
-        let now = look.at
+    private mutating func endBackground(_ pass: inout DecisionPass) -> Bool {
+        let now = pass.at
         let choice =
-            VictimOrder.running(look.units) {
+            VictimOrder.running(pass.units) {
                 ThrottlePlan.mayEnd($0, at: now, policy) && $0.isFree && $0.canEnd(at: now)
             }
-            ?? VictimOrder.running(look.units) { isDone($0, at: now) && !ThrottlePlan.isProtected($0, at: now, policy) }
-            ?? (isOnlyProtected(look) ? VictimOrder.running(look.units) { isDone($0, at: now) } : nil)
+            ?? VictimOrder.running(pass.units) { isDone($0, at: now) && !ThrottlePlan.isProtected($0, at: now, policy) }
+            ?? (isOnlyProtected(pass) ? VictimOrder.running(pass.units) { isDone($0, at: now) } : nil)
         guard let choice else { return false }
-        let unit = look.units[choice]
+        let unit = pass.units[choice]
         let why: String
         if ThrottlePlan.mayEnd(unit, at: now, policy) {
             why = "it has been throttled for \(policy.throttleGrace) and is over its allowance"
@@ -70,20 +70,20 @@ extension SupervisorEngine {
         }
         // The unit knew that its time was over (T33), so there is no further notice.
         let isOverdue = unit.report.tokens > 0 && unit.report.state == .leaving
-        end(choice, &look, "\(why); \(look.shortage)", atOnce: isOverdue)
+        end(choice, &pass, "\(why); \(pass.shortage)", atOnce: isOverdue)
         return true
     }
 
     /// Returns true if the only background units left are within their grace time. The grace time is then cut short
     /// before any foreground unit is touched.
-    private func isOnlyProtected(_ look: Look) -> Bool {
-        !look.units.contains {
-            !$0.isInFront && $0.canEnd(at: look.at) && !ThrottlePlan.isProtected($0, at: look.at, policy)
+    private func isOnlyProtected(_ pass: DecisionPass) -> Bool {
+        !pass.units.contains {
+            !$0.isInFront && $0.canEnd(at: pass.at) && !ThrottlePlan.isProtected($0, at: pass.at, policy)
         }
     }
 
     /// Returns true if a background unit's time to leave is over and the unit can't be frozen.
-    private func isDone(_ unit: Candidate, at now: Duration) -> Bool {
+    private func isDone(_ unit: UnitSnapshot, at now: Duration) -> Bool {
         guard !unit.isInFront, unit.isFree, unit.canEnd(at: now) else { return false }
         if unit.report.state == .leaving {
             return now >= unit.leaveEnd(policy) && (unit.report.tokens > 0 || !unit.canStand(at: now))
@@ -99,51 +99,51 @@ extension SupervisorEngine {
 
     /// Ends the least important foreground unit. The most important one is never ended for the sake of others. The only
     /// exception: no other unit is left, and this unit causes the shortage.
-    private mutating func endForeground(_ look: inout Look) {
-        let now = look.at
+    private mutating func endForeground(_ pass: inout DecisionPass) {
+        let now = pass.at
         guard let since = criticalSince else { return }
         guard now - since >= policy.foregroundPatience else {
-            return look.remind(at: since + policy.foregroundPatience)
+            return pass.remind(at: since + policy.foregroundPatience)
         }
-        let isEligible = { (unit: Candidate) in unit.isInFront && unit.isFree && unit.hears && unit.canEnd(at: now) }
-        guard let choice = VictimOrder.running(look.units, where: isEligible) else { return }
-        let unit = look.units[choice]
-        let living = look.units.reduce(0) { $0 + ($1.canEnd || $1.report.state == .ending ? 1 : 0) }
-        let isLast = !look.units.contains {
+        let isEligible = { (unit: UnitSnapshot) in unit.isInFront && unit.isFree && unit.hears && unit.canEnd(at: now) }
+        guard let choice = VictimOrder.running(pass.units, where: isEligible) else { return }
+        let unit = pass.units[choice]
+        let living = pass.units.reduce(0) { $0 + ($1.canEnd || $1.report.state == .ending ? 1 : 0) }
+        let isLast = !pass.units.contains {
             $0.name != unit.name && $0.isInFront && $0.hears && $0.importance >= unit.importance
         }
-        if isLast, living > 1 || unit.report.charge < look.needed {
-            return look.spare(choice, "nobody is more important")
+        if isLast, living > 1 || unit.report.charge < pass.needed {
+            return pass.spare(choice, "nobody is more important")
         }
-        end(choice, &look, "nothing else is left to give, and nobody in front matters less; \(look.shortage)")
+        end(choice, &pass, "nothing else is left to give, and nobody in front matters less; \(pass.shortage)")
     }
 
     // MARK: - Steps
 
     /// Ends a unit in the way that suits its state. Never sends SIGTERM to a frozen unit: the signal would wait for the
     /// thaw (K33).
-    mutating func end(_ index: Int, _ look: inout Look, _ reason: String, atOnce: Bool = false) {
-        let unit = look.units[index], now = look.at
-        look.units[index].memory.footprint = max(unit.memory.footprint ?? .zero, unit.report.charge)
-        look.units[index].memory.wokenAt = nil
+    mutating func end(_ index: Int, _ pass: inout DecisionPass, _ reason: String, atOnce: Bool = false) {
+        let unit = pass.units[index], now = pass.at
+        pass.units[index].memory.footprint = max(unit.memory.footprint ?? .zero, unit.report.charge)
+        pass.units[index].memory.wokenAt = nil
         let stands = unit.report.state == .suspended || unit.report.state == .suspending
-        if atOnce || unit.memory.hasFailed(.ask, at: now) { return step(.end(.kill), on: index, &look, reason) }
+        if atOnce || unit.memory.hasFailed(.ask, at: now) { return step(.end(.kill), on: index, &pass, reason) }
         if stands, unit.report.isSaved {
-            return step(.end(.killSuspended), on: index, &look, "\(reason); its state is saved")
+            return step(.end(.killSuspended), on: index, &pass, "\(reason); its state is saved")
         }
         if stands {
-            look.decide(
+            pass.decide(
                 .resume(.ending), of: index,
                 "its state is not saved, so it is asked to end, which it can't hear while it stands still")
         }
-        step(.end(.ask(grace: unit.grace(policy, at: now))), on: index, &look, reason)
+        step(.end(.ask(grace: unit.grace(policy, at: now))), on: index, &pass, reason)
     }
 
     /// Records a decision and starts to wait for its relief.
-    mutating func step(_ action: UnitAction, on index: Int, _ look: inout Look, _ reason: String) {
-        look.decide(action, of: index, reason)
-        let unit = look.units[index]
+    mutating func step(_ action: UnitAction, on index: Int, _ pass: inout DecisionPass, _ reason: String) {
+        pass.decide(action, of: index, reason)
+        let unit = pass.units[index]
         guard let until = unit.memory.pending?.until else { return }
-        wait = ReliefWait(unit: unit.name, action: action, at: look.at, charge: unit.report.charge, until: until)
+        wait = ReliefWait(unit: unit.name, action: action, at: pass.at, charge: unit.report.charge, until: until)
     }
 }

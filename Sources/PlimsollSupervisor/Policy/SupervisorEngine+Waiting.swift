@@ -10,14 +10,14 @@ extension SupervisorEngine {
     ///
     /// A unit with nothing to lose is killed now, like a frozen unit (C90). Any other unit keeps its time (T33), and
     /// the next victim is chosen in parallel.
-    mutating func giveUp(_ look: inout Look) {
-        guard look.level == .critical, let timeLeft = look.timeLeft else { return }
-        let now = look.at
-        for index in look.units.indices {
-            let unit = look.units[index]
+    mutating func giveUp(_ pass: inout DecisionPass) {
+        guard pass.level == .critical, let timeLeft = pass.timeLeft else { return }
+        let now = pass.at
+        for index in pass.units.indices {
+            let unit = pass.units[index]
             guard let end = unit.memory.end, !unit.memory.isGivenUp else { continue }
             guard now >= end.since + policy.coolDown else {
-                look.remind(at: end.since + policy.coolDown)
+                pass.remind(at: end.since + policy.coolDown)
                 continue
             }
             let due = unit.memory.pending.map { $0.until - policy.coolDown } ?? unit.report.since + policy.grace
@@ -27,11 +27,11 @@ extension SupervisorEngine {
             if isSafe, isAwaited {
                 let asked = (now - unit.report.since).wholeMicroseconds / 1_000_000
                 step(
-                    .end(.kill), on: index, &look,
+                    .end(.kill), on: index, &pass,
                     "it was asked \(asked) s ago and has nothing to lose, and memory lasts for \(timeLeft.wholeMicroseconds / 1000) ms only"
                 )
             } else if !isSafe {
-                look.units[index].memory.isGivenUp = true
+                pass.units[index].memory.isGivenUp = true
                 if isAwaited { wait = nil }
             }
         }

@@ -15,7 +15,7 @@ package struct SupervisorEngine: Sendable, Hashable {
     /// Units that were spared in the last evaluation although their turn had come, with the reason.
     package private(set) var spared: [Spared] = []
 
-    var memory: [String: UnitMemory] = [:]
+    var memory: [String: UnitHistory] = [:]
     var wait: ReliefWait?
     var pacer = NoticePacer()
     var criticalSince: Duration?
@@ -42,24 +42,24 @@ package struct SupervisorEngine: Sendable, Hashable {
     package mutating func decide(_ fleet: Fleet) -> [Decision] {
         guard fleet.at >= freshFrom else { return [] }
         freshFrom = fleet.at
-        var look = Look(fleet, policy: policy, memory: memory)
-        note(&look)
-        giveUp(&look)
-        look.count()
-        rollBack(&look)
-        finishWakes(&look)
-        finishLeaving(&look)
-        grantStandstill(&look)
-        throttle(&look)
-        relieve(&look)
-        notify(&look)
-        fillRoom(&look)
-        wake(&look)
+        var pass = DecisionPass(fleet, policy: policy, memory: memory)
+        note(&pass)
+        giveUp(&pass)
+        pass.count()
+        rollBack(&pass)
+        finishWakes(&pass)
+        finishLeaving(&pass)
+        grantStandstill(&pass)
+        throttle(&pass)
+        relieve(&pass)
+        notify(&pass)
+        fillRoom(&pass)
+        wake(&pass)
         // Forget units that no longer exist.
         memory.removeAll(keepingCapacity: true)
-        for unit in look.units where unit.memory != UnitMemory() { memory[unit.name] = unit.memory }
-        (spared, due) = (look.spared, look.due)
-        return look.decisions
+        for unit in pass.units where unit.memory != UnitHistory() { memory[unit.name] = unit.memory }
+        (spared, due) = (pass.spared, pass.due)
+        return pass.decisions
     }
 
     /// Applies the outcome of a decision. Evaluate again afterwards.
@@ -67,7 +67,7 @@ package struct SupervisorEngine: Sendable, Hashable {
         let decision = outcome.decision, action = decision.action
         if decision.isDryRun { return }
         freshFrom = max(freshFrom, outcome.at)
-        var unit = memory[decision.unit] ?? UnitMemory()
+        var unit = memory[decision.unit] ?? UnitHistory()
         if unit.pending?.action == action { unit.pending = nil }
         if outcome.failure != nil { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
         if case .pushOut(let asked) = action, outcome.relief < asked * Self.useless {
@@ -93,53 +93,53 @@ package struct SupervisorEngine: Sendable, Hashable {
     static let leastWait = Duration.milliseconds(50)
 
     /// Updates the pending actions and waits from the new reports.
-    private mutating func note(_ look: inout Look) {
-        pacer.note(look.level, at: look.at)
-        criticalSince = look.level == .critical ? criticalSince ?? look.at : nil
-        calmSince = look.level == .normal && look.fleet.shortfall <= .zero ? calmSince ?? look.at : nil
-        for index in look.units.indices {
-            if let retry = look.units[index].memory.forgetFailures(at: look.at) { look.remind(at: retry) }
-            look.units[index].memory.noteEnd(look.units[index].report, at: look.at)
-            guard let pending = look.units[index].memory.pending else {
+    private mutating func note(_ pass: inout DecisionPass) {
+        pacer.note(pass.level, at: pass.at)
+        criticalSince = pass.level == .critical ? criticalSince ?? pass.at : nil
+        calmSince = pass.level == .normal && pass.fleet.shortfall <= .zero ? calmSince ?? pass.at : nil
+        for index in pass.units.indices {
+            if let retry = pass.units[index].memory.forgetFailures(at: pass.at) { pass.remind(at: retry) }
+            pass.units[index].memory.noteEnd(pass.units[index].report, at: pass.at)
+            guard let pending = pass.units[index].memory.pending else {
                 // The unit runs, so there is no footprint left to restore.
-                if look.units[index].runs, look.units[index].memory.wokenAt == nil {
-                    look.units[index].memory.footprint = nil
+                if pass.units[index].runs, pass.units[index].memory.wokenAt == nil {
+                    pass.units[index].memory.footprint = nil
                 }
                 continue
             }
-            if look.at > pending.at, pending.isShown(by: look.units[index].report) {
-                look.units[index].memory.pending = nil
-            } else if look.at >= pending.until {
-                look.units[index].memory.pending = nil
+            if pass.at > pending.at, pending.isShown(by: pass.units[index].report) {
+                pass.units[index].memory.pending = nil
+            } else if pass.at >= pending.until {
+                pass.units[index].memory.pending = nil
                 if !policy.isDryRun {
-                    look.units[index].memory.fail(pending.action, at: look.at, rest: policy.failureRest)
+                    pass.units[index].memory.fail(pending.action, at: pass.at, rest: policy.failureRest)
                 }
             } else {
-                look.remind(at: pending.until)
+                pass.remind(at: pending.until)
             }
         }
         if let wait {
-            let report = look.fleet.units.first { $0.name == wait.unit }
-            if wait.isOver(report, at: look.at) {
-                (self.wait, relievedAt) = (nil, look.at)
+            let report = pass.fleet.units.first { $0.name == wait.unit }
+            if wait.isOver(report, at: pass.at) {
+                (self.wait, relievedAt) = (nil, pass.at)
             } else {
-                look.remind(at: wait.until)
+                pass.remind(at: wait.until)
             }
         }
         // The wait is bounded: the measuring thread may be stuck.
-        if let relievedAt, look.fleet.measuredAt < relievedAt, look.at < relievedAt + policy.coolDown {
-            look.waitForMeasurement(until: relievedAt + policy.coolDown)
+        if let relievedAt, pass.fleet.measuredAt < relievedAt, pass.at < relievedAt + policy.coolDown {
+            pass.waitForMeasurement(until: relievedAt + policy.coolDown)
         }
     }
 
     /// Rolls back freezes that were not confirmed. A half-frozen unit does no work and frees no memory (K36, T32).
-    private mutating func rollBack(_ look: inout Look) {
-        for index in look.units.indices where look.units[index].memory.needsRollback {
-            look.units[index].memory.needsRollback = false
-            guard look.units[index].report.state == .suspending || look.units[index].report.state == .suspended else {
+    private mutating func rollBack(_ pass: inout DecisionPass) {
+        for index in pass.units.indices where pass.units[index].memory.needsRollback {
+            pass.units[index].memory.needsRollback = false
+            guard pass.units[index].report.state == .suspending || pass.units[index].report.state == .suspended else {
                 continue
             }
-            look.decide(.resume(.room), of: index, "it could not be made to stand still")
+            pass.decide(.resume(.room), of: index, "it could not be made to stand still")
         }
     }
 }

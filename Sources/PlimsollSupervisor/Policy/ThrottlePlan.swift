@@ -3,30 +3,30 @@ import Plimsoll
 /// The plan for units that exceed their background allowance: throttled first, then ended after a grace time (C36).
 enum ThrottlePlan {
     /// Returns the time at which the unit's allowance is spent; `nil` without an allowance, or in the foreground.
-    static func spent(_ unit: Candidate) -> Duration? {
+    static func spent(_ unit: UnitSnapshot) -> Duration? {
         guard let allowance = unit.report.allowance, let since = unit.report.backgroundSince, !unit.isInFront,
             unit.hears
         else { return nil }
         return since + allowance
     }
 
-    static func isDue(_ unit: Candidate, at now: Duration) -> Bool {
+    static func isDue(_ unit: UnitSnapshot, at now: Duration) -> Bool {
         !unit.report.isThrottled && spent(unit).map { now >= $0 } ?? false
     }
 
     /// Returns the end of a throttled unit's grace time.
-    static func graceEnd(_ unit: Candidate, _ policy: SupervisorPolicy) -> Duration? {
+    static func graceEnd(_ unit: UnitSnapshot, _ policy: SupervisorPolicy) -> Duration? {
         guard spent(unit) != nil, unit.report.isThrottled else { return nil }
         return (unit.report.throttledSince ?? unit.report.since) + policy.throttleGrace
     }
 
-    static func mayEnd(_ unit: Candidate, at now: Duration, _ policy: SupervisorPolicy) -> Bool {
+    static func mayEnd(_ unit: UnitSnapshot, at now: Duration, _ policy: SupervisorPolicy) -> Bool {
         guard let spent = spent(unit), now >= spent, let end = graceEnd(unit, policy) else { return false }
         return now >= end && (unit.report.tokens == 0 || now >= unit.leaveEnd(policy))
     }
 
     /// Returns true if the unit is throttled, or is about to be, and is still within its grace time.
-    static func isProtected(_ unit: Candidate, at now: Duration, _ policy: SupervisorPolicy) -> Bool {
+    static func isProtected(_ unit: UnitSnapshot, at now: Duration, _ policy: SupervisorPolicy) -> Bool {
         guard let spent = spent(unit), now >= spent else { return false }
         return graceEnd(unit, policy).map { now < $0 } ?? !unit.memory.hasFailed(.throttle, at: now)
     }
@@ -34,17 +34,17 @@ enum ThrottlePlan {
 
 extension SupervisorEngine {
     /// Throttles units over their allowance at any shortage. Without a shortage such units do no harm.
-    mutating func throttle(_ look: inout Look) {
-        guard look.level > .normal else { return }
-        for index in look.units.indices {
-            let unit = look.units[index]
+    mutating func throttle(_ pass: inout DecisionPass) {
+        guard pass.level > .normal else { return }
+        for index in pass.units.indices {
+            let unit = pass.units[index]
             guard let spent = ThrottlePlan.spent(unit) else { continue }
-            if let end = ThrottlePlan.graceEnd(unit, policy) { look.remind(at: end) } else { look.remind(at: spent) }
-            guard unit.isFree, ThrottlePlan.isDue(unit, at: look.at), !unit.memory.hasFailed(.throttle, at: look.at)
+            if let end = ThrottlePlan.graceEnd(unit, policy) { pass.remind(at: end) } else { pass.remind(at: spent) }
+            guard unit.isFree, ThrottlePlan.isDue(unit, at: pass.at), !unit.memory.hasFailed(.throttle, at: pass.at)
             else { continue }
-            look.decide(
+            pass.decide(
                 .throttle(true), of: index,
-                "it is over the \(unit.report.allowance ?? .zero) that it may work in the background; \(look.level)")
+                "it is over the \(unit.report.allowance ?? .zero) that it may work in the background; \(pass.level)")
         }
     }
 }

@@ -7,7 +7,9 @@ enum VictimOrder {
 
     /// Among frozen units, selects the largest (C90); among units of similar size, the least important. Units that come
     /// straight back go last.
-    static func standing(_ units: [Candidate], by size: (Candidate) -> ByteCount, where isEligible: (Candidate) -> Bool)
+    static func standing(
+        _ units: [UnitSnapshot], by size: (UnitSnapshot) -> ByteCount, where isEligible: (UnitSnapshot) -> Bool
+    )
         -> Int?
     {
         var largest: [ByteCount?] = [nil, nil]
@@ -27,7 +29,7 @@ enum VictimOrder {
 
     /// Among running units, selects deferred work before background work before foreground units. Within each class,
     /// units that come straight back go last, then the least important goes first, then the largest.
-    static func running(_ units: [Candidate], where isEligible: (Candidate) -> Bool) -> Int? {
+    static func running(_ units: [UnitSnapshot], where isEligible: (UnitSnapshot) -> Bool) -> Int? {
         first(units, where: isEligible) { left, right in
             if left.class != right.class { return left.class < right.class }
             if left.comesBack != right.comesBack { return right.comesBack }
@@ -36,13 +38,13 @@ enum VictimOrder {
     }
 
     /// Selects the unit to notify first: the least important, then the largest.
-    static func told(_ units: [Candidate], where isEligible: (Candidate) -> Bool) -> Int? {
+    static func told(_ units: [UnitSnapshot], where isEligible: (UnitSnapshot) -> Bool) -> Int? {
         first(units, where: isEligible, before: isLess)
     }
 
     /// Selects the unit to return first when there is room: the most important, then the smallest.
     static func returning(
-        _ units: [Candidate], by size: (Candidate) -> ByteCount, where isEligible: (Candidate) -> Bool
+        _ units: [UnitSnapshot], by size: (UnitSnapshot) -> ByteCount, where isEligible: (UnitSnapshot) -> Bool
     ) -> Int? {
         first(units, where: isEligible) { left, right in
             if left.importance != right.importance { return left.importance > right.importance }
@@ -51,14 +53,14 @@ enum VictimOrder {
         }
     }
 
-    private static func isLess(_ left: Candidate, _ right: Candidate) -> Bool {
+    private static func isLess(_ left: UnitSnapshot, _ right: UnitSnapshot) -> Bool {
         if left.importance != right.importance { return left.importance < right.importance }
         if left.report.charge != right.report.charge { return left.report.charge > right.report.charge }
         return left.name < right.name
     }
 
     private static func first(
-        _ units: [Candidate], where isEligible: (Candidate) -> Bool, before: (Candidate, Candidate) -> Bool
+        _ units: [UnitSnapshot], where isEligible: (UnitSnapshot) -> Bool, before: (UnitSnapshot, UnitSnapshot) -> Bool
     ) -> Int? {
         var best: Int?
         for index in units.indices where isEligible(units[index]) {
@@ -69,16 +71,16 @@ enum VictimOrder {
     }
 }
 
-extension Candidate {
+extension UnitSnapshot {
     /// Rank among running units, the lowest goes first: 0 deferred, 1 background, 2 foreground.
     fileprivate var `class`: Int { isInFront ? 2 : report.role == .deferred ? 0 : 1 }
 }
 
 /// The importance of dependencies. A unit inherits the importance of the most important foreground unit that
 /// depends on this one, directly or through others. A foreground service gets no answers from a frozen database.
-enum Dependants {
+enum PriorityInheritance {
     /// Traverses from the most important foreground unit downwards and visits each unit once, so cycles terminate.
-    static func raise(_ units: inout [Candidate]) {
+    static func raise(_ units: inout [UnitSnapshot]) {
         guard units.contains(where: { !$0.report.dependencies.isEmpty }) else { return }
         var index: [String: Int] = [:]
         index.reserveCapacity(units.count)

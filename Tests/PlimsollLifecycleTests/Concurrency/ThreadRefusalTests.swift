@@ -107,12 +107,12 @@ import Testing
 
     @Test func `holders answer without a startable thread, as often as asked`() async {
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
-        let poll = HolderPoll(alarms: alarms, threads: HandlerThreads(startThread: starter.start))
+        let poll = PurgeablePoll(alarms: alarms, threads: HandlerThreads(startThread: starter.start))
         let manager = ResourceManager(source: ScriptedPressureSource(), time: .running)
         let held = Counter()
         manager.register("held", byteCount: { held.value }, release: { $0 })
         let entries = manager.parts.purgeables.snapshot
-        for round in 1...3 * HolderPoll.most {
+        for round in 1...3 * PurgeablePoll.most {
             held.add(1)
             await onThread { poll.ask(entries) }
             #expect(entries[0].answer.withLock { $0?.held } == ByteCount(round))

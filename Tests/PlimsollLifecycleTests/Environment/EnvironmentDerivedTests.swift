@@ -86,7 +86,7 @@ import Testing
     func `C65 reading a derived value or an unchanged limit allocates nothing`() {
         let value = DerivedValue("value", dependsOn: [.locale]) { 7 }
         var sum = value.value
-        let look = LimitLook {}
+        let look = LimitCheck {}
         look.noticed(.mebibytes(512)) { _ in }
         let before = allocation_count()
         for _ in 0..<1000 {

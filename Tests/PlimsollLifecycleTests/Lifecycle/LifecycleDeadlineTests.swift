@@ -224,7 +224,7 @@ import Testing
             }
             for counter in balance { #expect([-1, 0, 10].contains(counter.value), "seed \(seed)") }
         }
-        while lifecycle.wish.withLock({ $0.interruptions > 0 }) { try await lifecycle.endInterruption() }
+        while lifecycle.desired.withLock({ $0.interruptions > 0 }) { try await lifecycle.endInterruption() }
         try await lifecycle.enterForeground(cause: .simulated)
         #expect(lifecycle.state == .active && balance.allSatisfy { $0.value == -1 }, "seed \(seed)")
     }

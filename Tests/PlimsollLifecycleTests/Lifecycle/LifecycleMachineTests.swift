@@ -52,18 +52,18 @@ import Testing
     }
 
     @Test func `C94 C98 the process takes the state of the greatest of the scenes and holds, below the ceiling`() {
-        var wish = LifecycleWish()
-        #expect(wish.process == .active)
-        wish.hasHadScenes = true
-        #expect(wish.process == .background)
-        wish.claims[1] = .init(state: .background, isScene: true)
-        wish.claims[2] = .init(state: .active, isScene: true)
-        #expect(wish.process == .active)
-        wish.interruptions = 1
-        #expect(wish.process == .inactive && wish.scene(.active) == .inactive && wish.scene(.background) == .background)
-        wish.isInBackground = true
-        #expect(wish.process == .background && wish.scene(.active) == .background)
-        wish.isTerminating = true
-        #expect(wish.process == .notRunning && wish.scene(.background) == .notRunning)
+        var desired = DesiredState()
+        #expect(desired.process == .active)
+        desired.hasHadScenes = true
+        #expect(desired.process == .background)
+        desired.claims[1] = .init(state: .background, isScene: true)
+        desired.claims[2] = .init(state: .active, isScene: true)
+        #expect(desired.process == .active)
+        desired.interruptions = 1
+        #expect(desired.process == .inactive && desired.scene(.active) == .inactive && desired.scene(.background) == .background)
+        desired.isInBackground = true
+        #expect(desired.process == .background && desired.scene(.active) == .background)
+        desired.isTerminating = true
+        #expect(desired.process == .notRunning && desired.scene(.background) == .notRunning)
     }
 }

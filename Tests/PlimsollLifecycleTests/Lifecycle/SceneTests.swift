@@ -107,10 +107,10 @@ import Testing
     }
 
     @Test func `C96 T33 the largest idle scene goes first, none in front, none with work to finish`() {
-        func candidate(_ id: String, _ bytes: Int, _ idle: Int, _ state: LifecycleState = .background, tasks: Bool = false) -> Scene.Candidate {
-            Scene.Candidate(id: id, bytes: ByteCount(bytes), idle: .seconds(idle), state: state, hasTasks: tasks)
+        func candidate(_ id: String, _ bytes: Int, _ idle: Int, _ state: LifecycleState = .background, tasks: Bool = false) -> Scene.UnitSnapshot {
+            Scene.UnitSnapshot(id: id, bytes: ByteCount(bytes), idle: .seconds(idle), state: state, hasTasks: tasks)
         }
-        let order = Scene.Candidate.order([
+        let order = Scene.UnitSnapshot.order([
             candidate("small", 10, 100), candidate("front", 1000, 0, .active), candidate("busy", 900, 50, tasks: true),
             candidate("large", 500, 1), candidate("older", 500, 9, .suspended), candidate("empty", 0, 500),
         ])
@@ -218,7 +218,7 @@ import Testing
             }
         }
         for scene in lifecycle.scenes { await scene.disconnect(cause: .simulated) }
-        #expect(lifecycle.scenes.isEmpty && lifecycle.wish.withLock { $0.claims.isEmpty }, "seed \(seed)")
+        #expect(lifecycle.scenes.isEmpty && lifecycle.desired.withLock { $0.claims.isEmpty }, "seed \(seed)")
         await until("lifecycle.state is .background") { lifecycle.state == .background }
     }
 }

@@ -4,13 +4,13 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// The brake: `memory.high` set on request, kept below a moving limit, and put back.
+/// `memory.high` set on request, kept below a moving limit, and put back.
 @Suite struct MemoryHighTests {
     static let path = Machines.main + "/memory.high"
     let asked = LinuxPressureSource.Options(setsHigh: true, usesTriggers: false)
 
     @Test(arguments: [(512 << 20, 461 << 20), (128 << 20, 96 << 20), (40 << 20, nil), (0, nil)])
-    func `the brake is a tenth below the limit, at least 32 MiB, in whole pages`(maximum: Int, expected: Int?) {
+    func `memory.high is a tenth below the limit, at least 32 MiB, in whole pages`(maximum: Int, expected: Int?) {
         let target = MemoryHigh.target(below: maximum)
         if let expected { #expect(abs(target! - expected) < 1 << 20 && target! % 4096 == 0) } else { #expect(target == nil) }
     }

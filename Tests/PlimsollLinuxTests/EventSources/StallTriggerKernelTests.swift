@@ -80,8 +80,8 @@ struct StallTriggerKernelTests {
 
     @Test func `K7 the file is readable and writable at any time, so the trigger waits for the priority condition alone`() {
         let trigger = Self.armed()
-        #expect(trigger.bell.events == Int16(POLLPRI))
-        var all = pollfd(fd: trigger.bell.file, events: Int16(POLLIN | POLLOUT), revents: 0)
+        #expect(trigger.eventSource.events == Int16(POLLPRI))
+        var all = pollfd(fd: trigger.eventSource.file, events: Int16(POLLIN | POLLOUT), revents: 0)
         #expect(poll(&all, 1, 0) == 1 && all.revents & Int16(POLLIN | POLLOUT) == Int16(POLLIN | POLLOUT))
     }
 }

@@ -107,7 +107,7 @@ import Testing
         defer { slots.deallocate() }
         var confirmed = false
         for _ in 0..<20 where !confirmed {
-            slots[0] = pollfd(fd: trigger.bell.file, events: trigger.bell.events, revents: 0)
+            slots[0] = pollfd(fd: trigger.eventSource.file, events: trigger.eventSource.events, revents: 0)
             guard group.wait(for: slots, nanoseconds: 20_000_000_000) > 0 else { continue }
             confirmed = trigger.heard(slots[0].revents, at: .zero, totals: totals)
         }

@@ -9,7 +9,7 @@ import Testing
 /// Requests that wait for a moment while memory is short.
 struct ShedWaitingTests {
     /// Time that passes when a test says so.
-    private final class Hands: Sendable {
+    private final class WaitClock: Sendable {
         let now = Mutex(Duration.zero)
         private let sleepers = Mutex<[CheckedContinuation<Void, Never>]>([])
 
@@ -31,16 +31,16 @@ struct ShedWaitingTests {
         let count = Atomic(0)
     }
 
-    private let hands = Hands()
+    private let clock = WaitClock()
 
     private func shedder(_ change: (inout SheddingPolicy) -> Void = { _ in }) -> RequestShedder {
         var policy = SheddingPolicy(limit: 8, seed: 7)
         change(&policy)
-        return RequestShedder("test", policy: policy, elapsed: { [hands] in hands.now.withLock { $0 } }, rest: { [hands] _ in await hands.rest() })
+        return RequestShedder("test", policy: policy, elapsed: { [clock] in clock.now.withLock { $0 } }, rest: { [clock] _ in await clock.rest() })
     }
 
     private func waiters(_ shedder: RequestShedder, _ count: Int) async {
-        await until("\(count) wait") { shedder.queue.queued == count && hands.count >= count }
+        await until("\(count) wait") { shedder.queue.queued == count && clock.count >= count }
     }
 
     @Test func `a request without room in memory is admitted as soon as the shortage is over`() async {
@@ -53,7 +53,7 @@ struct ShedWaitingTests {
         #expect(await refusal == nil)
         #expect(shedder.statistics.running == 1 && shedder.counts.admitted["sheddable"] == 1 && shedder.waiting == 0)
         shedder.end()
-        hands.passPatience()
+        clock.passPatience()
         #expect(shedder.statistics.running == 0 && shedder.statistics.refused == 0)
     }
 
@@ -80,7 +80,7 @@ struct ShedWaitingTests {
         }
         #expect(order.names.withLock { $0 } == ["critical", "first", "second"])
         #expect(shedder.statistics.running == 0 && shedder.waiting == 0)
-        hands.passPatience()
+        clock.passPatience()
     }
 
     @Test func `a request thinned out by arrivals is refused at once`() async {
@@ -96,7 +96,7 @@ struct ShedWaitingTests {
         shedder.quiesce(to: .narrowed(to: .least))
         async let refusal = shedder.admit(.sheddable)
         await waiters(shedder, 1)
-        hands.passPatience()
+        clock.passPatience()
         #expect(await refusal?.reason == .arrivals)
         #expect(shedder.waiting == 0 && shedder.statistics.refused == 1 && shedder.statistics.running == 0)
         shedder.quiesce(to: .open)
@@ -117,7 +117,7 @@ struct ShedWaitingTests {
         }
         late.cancel()
         #expect(await late.value != nil && shedder.waiting == 0 && shedder.statistics.running == 0)
-        hands.passPatience()
+        clock.passPatience()
     }
 
     @Test func `the queue is bounded, zero patience makes no request wait, and exempt requests are served at once`() async {
@@ -139,15 +139,15 @@ struct ShedWaitingTests {
         #expect(await full.admit(.normal)?.reason == .concurrency)
         full.quiesce(to: QuiesceExtent(profile: .paused, isHeld: true))
         #expect(await full.admit(.critical)?.reason == .paused)
-        hands.passPatience()
+        clock.passPatience()
     }
 
     @Test func `the retry time follows the length of shortages`() {
         let shedder = shedder()
         func refused(after seconds: Double) -> Int {
-            hands.now.withLock { $0 += .seconds(100) }
+            clock.now.withLock { $0 += .seconds(100) }
             shedder.quiesce(to: .narrowed(to: .least))
-            hands.now.withLock { $0 += .seconds(seconds) }
+            clock.now.withLock { $0 += .seconds(seconds) }
             let seen = (0..<50).compactMap { _ in shedder.begin(.sheddable)?.retryAfterSeconds }
             shedder.quiesce(to: .open)
             return seen.max() ?? 0
@@ -178,7 +178,7 @@ struct ShedWaitingTests {
             }
             #expect(shedder.statistics.running == 0 && shedder.waiting == 0, "seed \(seed)")
             #expect(shedder.statistics.admitted == UInt64(admitted.count.load(ordering: .relaxed)), "seed \(seed)")
-            hands.passPatience()
+            clock.passPatience()
         }
     }
 }

@@ -8,14 +8,14 @@ import Testing
 struct FleetWatchTests {
     @Test(.timeLimit(.minutes(5)))
     func `T20 a shortage is over for the supervisor with the first reading clear of the line`() async {
-        let source = ScriptedPressureSource(), clock = ManualClock(), eyes = FleetWatch()
+        let source = ScriptedPressureSource(), clock = ManualClock(), fleetWatch = FleetWatch()
         source.push(usage: .mebibytes(250), limit: .mebibytes(256))
-        eyes.start(source, thresholds: .standard, time: clock.timekeeper, onChange: {}, onEnd: { Issue.record("\($0)") })
-        await until("the shortage") { eyes.current.level == .critical }
+        fleetWatch.start(source, thresholds: .standard, time: clock.timekeeper, onChange: {}, onEnd: { Issue.record("\($0)") })
+        await until("the shortage") { fleetWatch.current.level == .critical }
         // The clock stands still, so the level itself is held.
         source.push(usage: .mebibytes(60), limit: .mebibytes(256))
         await source.settled()
-        #expect(eyes.current.level == .normal && eyes.current.shortfall == .zero)
-        eyes.stop()
+        #expect(fleetWatch.current.level == .normal && fleetWatch.current.shortfall == .zero)
+        fleetWatch.stop()
     }
 }

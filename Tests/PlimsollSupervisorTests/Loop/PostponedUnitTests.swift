@@ -133,7 +133,7 @@ extension SupervisorFaultTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `a queue without a bell is not made`() {
+    @Test func `an event queue without a wakeup is not made`() {
         socket_faults_begin(1, ENOSPC, false)
         #expect(throws: SupervisorError.self) { try EventQueue() }
         #expect(socket_faults_end())

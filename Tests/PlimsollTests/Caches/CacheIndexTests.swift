@@ -7,12 +7,12 @@ import Testing
 @Suite struct CacheIndexTests {
     /// An index with memory of its own, and beside it which slot has which hash.
     private struct Model {
-        let piece: CachePiece
+        let piece: CacheAllocation
         let index: CacheIndex
         var hashes: [UInt32: UInt32] = [:]
 
         init(bits: Int) {
-            piece = CachePiece(4 << bits)
+            piece = CacheAllocation(4 << bits)
             index = CacheIndex(piece.base, bits: bits)
         }
 

@@ -12,8 +12,8 @@ extension CacheVisitTests {
         while openShards(cache) == 0 { _ = cache.value(forKey: key) }
     }
 
-    private func isBorrowing() -> Bool { (ThreadSeat.current?.lender.pointee.load(ordering: .relaxed) ?? 0) != 0 }
-    private func gift() -> UInt { ThreadSeat.current?.given.pointee.load(ordering: .relaxed) ?? 0 }
+    private func isBorrowing() -> Bool { (ReaderSlot.current?.borrowedFrom.pointee.load(ordering: .relaxed) ?? 0) != 0 }
+    private func gift() -> UInt { ReaderSlot.current?.given.pointee.load(ordering: .relaxed) ?? 0 }
 
     @Test func `an open shard lends a value, and counts a hit`() {
         let cache = cache((Int, Object).self)
@@ -26,7 +26,7 @@ extension CacheVisitTests {
         #expect(cache.withValue(forKey: 2) { _ in true } == nil && !isBorrowing())
     }
 
-    @Test func `a lent value lives until the borrow ends, after any removal, and no longer`() {
+    @Test func `a borrowed value lives until the borrow ends, after any removal, and no longer`() {
         let ways: [(String, @Sendable (PurgeableCache<Int, Object>) -> Void)] = [
             ("replace", { $0.insert(Object(3), forKey: 1) }), ("remove", { $0.removeValue(forKey: 1) }), ("remove all", { $0.removeAll() }),
             ("release", { _ = $0.release(1) }), ("evict", { $0.evict(count: 1) }), ("lower the limit", { $0.limit = 0 }),
@@ -117,9 +117,9 @@ extension CacheVisitTests {
         open(cache, 1)
         open(other, "3")
         let sum = cache.withValue(forKey: 1) { one in
-            let lender = ThreadSeat.current?.lender.pointee.load(ordering: .relaxed)
+            let borrowedFrom = ReaderSlot.current?.borrowedFrom.pointee.load(ordering: .relaxed)
             let others = cache.withValue(forKey: 2) { two in other.withValue(forKey: "3") { two.number + $0.number } }
-            #expect(lender != 0 && ThreadSeat.current?.lender.pointee.load(ordering: .relaxed) == lender)
+            #expect(borrowedFrom != 0 && ReaderSlot.current?.borrowedFrom.pointee.load(ordering: .relaxed) == borrowedFrom)
             return one.number + (others.flatMap { $0 } ?? 0)
         }
         #expect(sum == 6 && openShards(cache) == 1 && openShards(other) == 1)
@@ -164,7 +164,7 @@ extension CacheVisitTests {
 
     struct Weak: Sendable { weak let object: Object? }
 
-    @Test func `a value too large for a seat or bound to an address is copied out`() {
+    @Test func `a value too large for a reader slot or bound to an address is copied out`() {
         typealias Large = (Object, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int)
         let large = cache((Int, Large).self), weak = cache((Int, Weak).self), object = Object(5)
         large.insert((object, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), forKey: 1)
@@ -175,7 +175,7 @@ extension CacheVisitTests {
         #expect(weak.withValue(forKey: 1) { isBorrowing() ? 0 : $0.object?.number } == 5)
     }
 
-    @Test func `Strings, arrays and existentials are lent`() {
+    @Test func `Strings, arrays and existentials are borrowed`() {
         let texts = cache((Int, String).self), arrays = cache((Int, [Object]).self), boxes = cache((Int, any Sendable).self)
         let text = "a text that does not fit into the String itself"
         texts.insert(text + "!", forKey: 1)
@@ -201,9 +201,9 @@ extension CacheVisitTests {
         #expect(box == [text, text])
     }
 
-    @Test func `lent values are right, and none is left over, while threads borrow, write and end`() {
+    @Test func `borrowed values are right, and none is left over, while threads borrow, write and end`() {
         for seed in seeds(0..<4) {
-            let alive = Counter(), wrong = Counter(), lent = Counter()
+            let alive = Counter(), wrong = Counter(), borrowed = Counter()
             let caches = (0..<2).map { _ in cache((Int, Object).self, opensAfter: 3, limit: 100, shardCount: 4) }
             for _ in 0..<8 {
                 let crew = Crew()
@@ -218,7 +218,7 @@ extension CacheVisitTests {
                             if step % 5 == 0 { cache.removeAll() } else { cache.removeValue(forKey: number) }
                         } else {
                             cache.withValue(forKey: number) { object in
-                                if isBorrowing() { lent.add(1) }
+                                if isBorrowing() { borrowed.add(1) }
                                 if isWriting { cache.removeValue(forKey: number) }
                                 if object.number != number { wrong.add(1) }
                             }
@@ -227,7 +227,7 @@ extension CacheVisitTests {
                 }
                 crew.waitForEnd()
             }
-            #expect(wrong.value == 0 && lent.value > 0, "seed \(seed)")
+            #expect(wrong.value == 0 && borrowed.value > 0, "seed \(seed)")
             #expect(alive.value == caches.reduce(0) { $0 + $1.count }, "what is in no cache is dead, seed \(seed)")
         }
     }

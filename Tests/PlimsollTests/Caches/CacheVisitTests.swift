@@ -135,14 +135,14 @@ import Testing
         #expect(result.map { String(decoding: $0.standardErrorContent, as: UTF8.self).contains("has used the cache that called it") } == true)
     }
 
-    @Test func `concurrent threads have seats, and lanes, of their own`() {
-        let crew = Crew(), gate = Mutex(()), seats = Mutex<[(base: UInt, lane: Int)]>([])
+    @Test func `concurrent threads have reader slots and stripes of their own`() {
+        let crew = Crew(), gate = Mutex(()), readers = Mutex<[(base: UInt, stripe: Int)]>([])
         gate.withLock { _ in
             _ = crew.start(8) { _ in
-                ThreadSeats.take()
-                if let seat = ThreadSeat.current {
-                    let lane = seat.lane.pointee.load(ordering: .relaxed)
-                    seats.withLock { $0.append((UInt(bitPattern: seat.base), lane)) }
+                ReaderSlots.take()
+                if let reader = ReaderSlot.current {
+                    let stripe = reader.stripe.pointee.load(ordering: .relaxed)
+                    readers.withLock { $0.append((UInt(bitPattern: reader.base), stripe)) }
                 }
                 crew.arrived()
                 gate.withLock { _ in }
@@ -150,11 +150,11 @@ import Testing
             crew.waitForArrivals(8)
         }
         crew.waitForEnd()
-        let (taken, lanes) = seats.withLock { ($0, $0.map(\.lane).filter { $0 > 0 }) }
-        #expect(Set(taken.map(\.base)).count == 8 && Set(lanes).count == lanes.count && taken.allSatisfy { $0.lane != 0 }, "\(taken)")
+        let (taken, stripes) = readers.withLock { ($0, $0.map(\.stripe).filter { $0 > 0 }) }
+        #expect(Set(taken.map(\.base)).count == 8 && Set(stripes).count == stripes.count && taken.allSatisfy { $0.stripe != 0 }, "\(taken)")
     }
 
-    @Test func `more threads than seats look up, and each hit counts`() async {
+    @Test func `more threads than reader slots look up, and each hit counts`() async {
         await #expect(processExitsWith: .success) {
             let cache = PurgeableCache<Int, Object>(
                 "crowded", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, opensAfter: 4, time: .running, cost: { _, _ in 1 })
@@ -189,7 +189,7 @@ import Testing
         func hash(into hasher: inout Hasher) { hasher.combine(number) }
     }
 
-    @Test func `a thread without a seat finds a plain value as others do, with one comparison`() async {
+    @Test func `a thread without a reader slot finds a plain value as others do, with one comparison`() async {
         await #expect(processExitsWith: .success) {
             let cache = PurgeableCache<ComparedKey, Int>("crowded", shardCount: 1, cost: { _, _ in 1 }), key = ComparedKey(number: 1)
             cache.insert(7, forKey: key)
@@ -221,11 +221,11 @@ import Testing
             guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
             let child = gate.withLock { _ in
                 _ = crew.start(1) { _ in
-                    ThreadSeats.take()
-                    guard let seat = ThreadSeat.current, seat.enter(cache.directory.shard(at: 0)) else { exit(4) }
+                    ReaderSlots.take()
+                    guard let reader = ReaderSlot.current, reader.enter(cache.directory.shard(at: 0)) else { exit(4) }
                     crew.arrived()
                     gate.withLock { _ in }
-                    seat.leave()
+                    reader.leave()
                 }
                 crew.waitForArrivals(1)
                 return fork()

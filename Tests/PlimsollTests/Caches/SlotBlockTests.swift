@@ -14,7 +14,7 @@ import Testing
 
     private func grow(_ block: inout SlotBlock, to count: UInt32, used: UInt32, move: PairMove? = nil) {
         guard count > block.room else { return }
-        block.grow(to: Int(count), leastMapped: CachePiece.leastMapped, used: Int(used), move: move)?.free()
+        block.grow(to: Int(count), leastMapped: CacheAllocation.leastMapped, used: Int(used), move: move)?.free()
     }
 
     @Test(arguments: [4, 8, 12, 16, 48, 1024])

@@ -81,7 +81,7 @@ import Testing
                 PressureEvent(id: UInt64(round), level: level, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: .headroom))
             _ = parts.admission.post(level, isQuiescing: level == .warning)
             _ = parts.journal.add(report)
-            parts.courier.request()
+            parts.deliveryWorker.request()
             await until { told.withLock { $0.count } == round }
         }
         running.cancel()

@@ -17,7 +17,7 @@ import Testing
         let manager = ResourceManager(source: source, policy: policy, time: clock.timekeeper, exit: { exits.add($0, $1) })
         for key in 0..<100 { cache.insert(key, forKey: key) }
         manager.register(cache)
-        manager.parts.hands.start()
+        manager.parts.purgeWorker.start()
         return (manager, PressureResponse(policy: policy, parts: manager.parts, source: source, time: clock.timekeeper))
     }
 
@@ -40,7 +40,7 @@ import Testing
         cache.removeAll()
         turn(6, &response)
         #expect(manager.parts.inbox.isStopped && exits.first?.status == 75)
-        manager.parts.hands.stop()
+        manager.parts.purgeWorker.stop()
     }
 
     @Test func `C85 a process ends when the last purge brought nothing, with any bytes still held`() async throws {
@@ -52,7 +52,7 @@ import Testing
         #expect(!manager.parts.inbox.isStopped && cache.count > 0, "two seconds have not passed")
         turn(2, &response)
         #expect(manager.parts.inbox.isStopped && exits.first?.status == 75)
-        manager.parts.hands.stop()
+        manager.parts.purgeWorker.stop()
     }
 
     @Test func `C85 a process stays when a second reading shows room`() async throws {
@@ -69,7 +69,7 @@ import Testing
         source.available = margin - 1
         turn(7, &response)
         #expect(manager.parts.inbox.isStopped && exits.first?.status == 75)
-        manager.parts.hands.stop()
+        manager.parts.purgeWorker.stop()
     }
 
     /// Says what is available when it is asked once more, and that each pass brought 50 MiB, or less.

@@ -203,9 +203,9 @@ import Testing
             for _ in 0..<20 { _ = await manager.takeStatus() }
         }
         // Nobody waited for threads that came late: time had run on.
-        await until { stuck.reduce(0, { $0 + $1.inside }) >= HolderPoll.most }
+        await until { stuck.reduce(0, { $0 + $1.inside }) >= PurgeablePoll.most }
         clock.advance(by: .seconds(1))
-        #expect(stuck.reduce(0) { $0 + $1.inside } == HolderPoll.most)
-        #expect(manager.status.holders.filter { $0.unansweredSeconds != nil }.map(\.name) == (0..<HolderPoll.most).map { "stuck \($0)" })
+        #expect(stuck.reduce(0) { $0 + $1.inside } == PurgeablePoll.most)
+        #expect(manager.status.holders.filter { $0.unansweredSeconds != nil }.map(\.name) == (0..<PurgeablePoll.most).map { "stuck \($0)" })
     }
 }

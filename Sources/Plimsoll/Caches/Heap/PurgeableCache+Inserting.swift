@@ -45,7 +45,7 @@ extension PurgeableCache {
             return false
         }
         let hash = hasher.of(key)
-        var room = CacheRoom(wanted: cost), leaving = Leaving()
+        var room = CostReservation(wanted: cost), leaving = Leaving()
         while true {
             let attempt: Attempt = withShardToWrite(of: hash) { shard, table in
                 if let load, !isWanted(load, key, hash, shard, &table) { return .revoked }
@@ -76,7 +76,7 @@ extension PurgeableCache {
     func put(
         _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard,
         _ table: inout CacheTable,
-        _ room: inout CacheRoom, _ leaving: inout Leaving
+        _ room: inout CostReservation, _ leaving: inout Leaving
     ) -> Attempt {
         if let times { expire(at: times.now, shard, &table, &room, &leaving) }
         let (existing, empty) = look(key, hash, in: shard)
@@ -93,7 +93,7 @@ extension PurgeableCache {
     func makeRoomAndPut(
         _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ found: UInt32?,
         _ shard: CacheShard,
-        _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving
+        _ table: inout CacheTable, _ room: inout CostReservation, _ leaving: inout Leaving
     ) -> Attempt {
         var existing = found
         while true {
@@ -151,7 +151,8 @@ extension PurgeableCache {
     /// Takes out some expired entries, which also makes room.
     @inlinable
     func expire(
-        at now: Int64, _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving
+        at now: Int64, _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CostReservation,
+        _ leaving: inout Leaving
     ) {
         for _ in 0..<16 {
             guard let slot = table.expire(at: now) else { return }
@@ -166,7 +167,7 @@ extension PurgeableCache {
     func replace(
         _ slot: UInt32, _ key: Key, _ value: Value, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard,
         _ table: inout CacheTable,
-        _ room: inout CacheRoom, _ leaving: inout Leaving
+        _ room: inout CostReservation, _ leaving: inout Leaving
     ) {
         let place = shard.place(slot, Layout.pairSize)
         keep(place.pair, cost: table.cost(of: slot), .replaced, &leaving)

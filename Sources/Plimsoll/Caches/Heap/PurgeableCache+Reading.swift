@@ -20,10 +20,10 @@ extension PurgeableCache {
             return readFurther(key, hash)
         }
         slot.use()
-        guard let lane = ThreadSeat.current?.lane.pointee.load(ordering: .relaxed), lane > 0 else {
+        guard let stripe = ReaderSlot.current?.stripe.pointee.load(ordering: .relaxed), stripe > 0 else {
             return countedElsewhere(value)
         }
-        counters.count(.hit, onLane: lane)
+        counters.count(.hit, onStripe: stripe)
         return value
     }
 
@@ -62,10 +62,10 @@ extension PurgeableCache {
 
     /// Reads the slot of an index cell. The key and value may be torn; validate the sequence before using them.
     @inlinable @inline(__always)
-    func copy(_ mention: UInt32, _ shard: CacheShard) -> (slot: SlotPlace, key: Key, value: Value) {
-        let slot = shard.place(of: mention, Layout.pairSize), pair = slot.pair
+    func copy(_ slotPlusOne: UInt32, _ shard: CacheShard) -> (slot: SlotPlace, key: Key, value: Value) {
+        let slot = shard.place(of: slotPlusOne, Layout.pairSize), pair = slot.pair
         return (
-            slot, CacheWords.read(Key.self, from: pair), CacheWords.read(Value.self, from: pair + Layout.valueOffset)
+            slot, AtomicCopy.read(Key.self, from: pair), AtomicCopy.read(Value.self, from: pair + Layout.valueOffset)
         )
     }
 
@@ -92,33 +92,33 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     func readOpen(_ key: Key, _ hash: UInt32) -> Value? {
         let shard = directory.shard(of: hash)
-        guard let seat = ThreadSeat.current, seat.enter(shard) else { return readLocked(key, hash) }
+        guard let reader = ReaderSlot.current, reader.enter(shard) else { return readLocked(key, hash) }
         guard let slot = find(key, hash, in: shard) else {
-            seat.leave()
+            reader.leave()
             // The entry may have moved to a shard that split off before this one opened.
             return readLocked(key, hash)
         }
         let place = shard.place(slot, Layout.pairSize), value = Layout.value(place.pair).pointee
         place.use()
-        seat.leave()
-        counters.count(.hit, seat)
+        reader.leave()
+        counters.count(.hit, reader)
         return value
     }
 
     /// Borrows a non-trivial value for as long as the reader slot declares the borrow. Requires an open shard, and
     /// a thread that has no other borrow.
     @inlinable @inline(__always)
-    func borrow(_ key: Key, _ hash: UInt32, _ seat: ThreadSeat) -> UnsafeMutablePointer<Value>? {
+    func borrow(_ key: Key, _ hash: UInt32, _ reader: ReaderSlot) -> UnsafeMutablePointer<Value>? {
         let shard = directory.shard(of: hash)
-        guard seat.lender.pointee.load(ordering: .relaxed) == 0, seat.enter(shard) else { return nil }
+        guard reader.borrowedFrom.pointee.load(ordering: .relaxed) == 0, reader.enter(shard) else { return nil }
         guard let slot = find(key, hash, in: shard) else {
-            seat.leave()
+            reader.leave()
             return nil
         }
         let place = shard.place(slot, Layout.pairSize), value = Layout.value(place.pair)
         place.use()
-        seat.borrow(value, of: shard)
-        counters.count(.hit, seat)
+        reader.borrow(value, of: shard)
+        counters.count(.hit, reader)
         return value
     }
 
@@ -130,7 +130,7 @@ extension PurgeableCache {
     func readLocked(_ key: Key, _ hash: UInt32) -> Value? {
         if counters.has(.expiry) { return readTimed(key, hash) }
         let opens = !Layout.isTrivial && counters.has(.visitors)
-        if opens { ThreadSeats.take() }
+        if opens { ReaderSlots.take() }
         return withShard(of: hash) { shard, table in
             guard let slot = find(key, hash, in: shard) else {
                 table.misses &+= 1
@@ -150,7 +150,7 @@ extension PurgeableCache {
     func countQuiet(_ shard: CacheShard) {
         shard.quietReads.pointee &+= 1
         // With expiry, look-ups take out expired entries, which is a write.
-        guard shard.quietReads.pointee == opensAfter, !counters.has(.expiry), ThreadSeats.mayOpen else { return }
+        guard shard.quietReads.pointee == opensAfter, !counters.has(.expiry), ReaderSlots.mayOpen else { return }
         // Released with all writes so far.
         shard.openness.pointee.store(CacheShard.open, ordering: .releasing)
     }

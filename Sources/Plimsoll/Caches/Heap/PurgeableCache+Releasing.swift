@@ -113,31 +113,31 @@ extension PurgeableCache {
     /// in slices.
     public func removeAll() {
         if hasListeners { return invalidating { removeEach() } }
-        var remains: [CacheRemains<Key, Value>] = [], count = 0
+        var remains: [DetachedTables<Key, Value>] = [], count = 0
         let closing = closeAll()
         directory.forEach { shard in
             let (old, cost, entries) = shard.lock.pointee.withLock { table in
                 // If the shard was opened again meanwhile, or closed by another thread, the number differs.
                 if let closing, shard.openness.pointee.load(ordering: .relaxed) == closing.ticket {
-                    if closing.isAnyLent { Layout.shareLent(shard) }
+                    if closing.isAnyBorrowed { Layout.shareLent(shard) }
                     shard.openness.pointee.store(0, ordering: .relaxed)
                 }
                 let (cost, entries) = (table.cost, table.count)
                 return (Layout.writing(shard) { table.clear() }, cost, entries)
             }
-            remains.append(CacheRemains(old, cost: cost))
+            remains.append(DetachedTables(old, cost: cost))
             count += entries
             counters.total.pointee.wrappingSubtract(cost, ordering: .relaxed)
             return true
         }
-        CacheRemains.end(remains, count: count, meter: meter.load())
+        DetachedTables.end(remains, count: count, meter: meter.load())
     }
 
     /// Closes all shards at the price of one. While a shard still carries this ticket, no thread reads the shard
     /// without the lock.
-    private func closeAll() -> (ticket: UInt, isAnyLent: Bool)? {
+    private func closeAll() -> (ticket: UInt, isAnyBorrowed: Bool)? {
         guard !Layout.isTrivial, counters.has(.visitors) else { return nil }
-        let ticket = ThreadSeats.ticket()
+        let ticket = ReaderSlots.ticket()
         var isAnyClosed = false
         directory.forEach { shard in
             shard.lock.pointee.withLock { _ in
@@ -147,7 +147,7 @@ extension PurgeableCache {
             }
             return true
         }
-        return (ticket, isAnyClosed && ThreadSeats.awaitLeaving { directory.contains($0) })
+        return (ticket, isAnyClosed && ReaderSlots.awaitLeaving { directory.contains($0) })
     }
 
     private func removeEach() {

@@ -19,7 +19,7 @@ extension PurgeableCache {
     ///
     /// - Parameter existing: the cost of the entry to replace.
     @inlinable @inline(__always)
-    func reserve(_ room: inout CacheRoom, besides existing: Int) -> Bool {
+    func reserve(_ room: inout CostReservation, besides existing: Int) -> Bool {
         let lacking = room.wanted &- room.held &- existing
         var total = counters.total.pointee.load(ordering: .relaxed)
         while true {
@@ -47,13 +47,13 @@ extension PurgeableCache {
 
     /// Releases the reservation that belongs to no entry.
     @usableFromInline
-    func giveUp(_ room: inout CacheRoom) {
+    func giveUp(_ room: inout CostReservation) {
         if room.held != 0 { forget(room.held) }
         room.held = 0
     }
 
     @usableFromInline
-    func giveUpSurplus(_ room: inout CacheRoom) {
+    func giveUpSurplus(_ room: inout CostReservation) {
         forget(room.held - room.wanted)
         room.held = room.wanted
     }
@@ -65,7 +65,7 @@ extension PurgeableCache {
     }
 
     /// Returns true if more must be evicted than is reserved already.
-    private func isShort(_ room: CacheRoom) -> Bool {
+    private func isShort(_ room: CostReservation) -> Bool {
         let free = counters.bound.pointee.load(ordering: .relaxed) - counters.total.pointee.load(ordering: .relaxed)
         return room.wanted - room.held - room.replaced > min(free, meter.load()?.room ?? .max)
     }
@@ -77,7 +77,7 @@ extension PurgeableCache {
     /// Evicts a few entries from each shard that holds its share, until there may be enough room. Returns false if
     /// nothing is left to evict.
     @usableFromInline
-    func evictElsewhere(_ room: inout CacheRoom, _ leaving: inout Leaving) -> Bool {
+    func evictElsewhere(_ room: inout CostReservation, _ leaving: inout Leaving) -> Bool {
         // Pinned entries leave too little room, even with all other entries evicted.
         let most = counters.bound.pointee.load(ordering: .relaxed) - room.wanted + room.replaced
         if counters.has(.pins), sum({ $0.pinned.cost }) > most { return false }
@@ -118,7 +118,7 @@ extension PurgeableCache {
 
 /// Room in the total that an insert needs and has reserved so far.
 @frozen @usableFromInline
-struct CacheRoom {
+struct CostReservation {
     @usableFromInline let wanted: Int
     /// Bytes counted in the total and declared to the meter, but part of no entry.
     @usableFromInline var held = 0

@@ -114,7 +114,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         if lifetime.isLimited { counters.use(.expiry) }
         // Evaluated in every initializer: the first evaluation asks the kernel, and no look-up should wait for
         // that.
-        if ThreadSeats.areThere, !Layout.isTrivial { counters.use(.visitors) }
+        if ReaderSlots.areThere, !Layout.isTrivial { counters.use(.visitors) }
     }
 
     deinit {
@@ -162,9 +162,9 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         throws(Failure) -> Result?
     {
         let hash = hasher.of(key)
-        if Layout.isLendable, let seat = ThreadSeat.current, let value = borrow(key, hash, seat) {
-            defer { seat.giveBack(value) }
-            return try body(seat.room(Value.self).pointee)
+        if Layout.isLendable, let reader = ReaderSlot.current, let value = borrow(key, hash, reader) {
+            defer { reader.giveBack(value) }
+            return try body(reader.room(Value.self).pointee)
         }
         guard let value = Layout.isTrivial ? readUnlocked(key, hash) : readCopy(key, hash) else { return nil }
         return try body(value)

@@ -21,7 +21,7 @@ struct AddressSpace: ~Copyable {
     /// Free runs in order of address; neighbours are merged.
     private var free: [Run] = []
     private var total = 0
-    private var lent = 0
+    private var borrowed = 0
 
     deinit {
         for extent in extents { _ = plimsoll_unmap(UnsafeMutableRawPointer(bitPattern: extent.start), extent.bytes) }
@@ -34,16 +34,16 @@ struct AddressSpace: ~Copyable {
     mutating func take(_ bytes: Int) -> UnsafeMutableRawPointer? {
         let bytes = Self.rounded(bytes)
         guard let address = fit(bytes) ?? (extend(bytes) ? fit(bytes) : nil) else { return nil }
-        lent += 1
-        // There is at most one more free run than there are runs lent. Reserve room for all, so that `give` allocates
+        borrowed += 1
+        // There is at most one more free run than there are runs handed out. Reserve room for all, so that `give` allocates
         // nothing.
-        if free.capacity < lent + extents.count + 1 { free.reserveCapacity((lent + extents.count) * 2 + 16) }
+        if free.capacity < borrowed + extents.count + 1 { free.reserveCapacity((borrowed + extents.count) * 2 + 16) }
         return address
     }
 
     /// Returns to this pool what `take` returned for the same number of bytes.
     mutating func give(_ address: UnsafeMutableRawPointer, _ bytes: Int) {
-        lent -= 1
+        borrowed -= 1
         insert(Run(start: UInt(bitPattern: address), bytes: Self.rounded(bytes)))
     }
 

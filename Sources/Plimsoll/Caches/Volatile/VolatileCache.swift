@@ -87,7 +87,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     /// - Returns: the result of `body`; `nil` on a miss.
     @inlinable
     public func withBytes<R, E: Error>(forKey key: Key, _ body: (RawSpan) throws(E) -> R) throws(E) -> R? {
-        let lent: (buffer: ScratchPool.Buffer, count: Int)? = read(key) { [scratch] store, found in
+        let borrowed: (buffer: ScratchPool.Buffer, count: Int)? = read(key) { [scratch] store, found in
             let buffer = scratch.take(found.count)
             if store.copy(found, to: UnsafeMutableRawBufferPointer(start: buffer.start, count: found.count)) {
                 return .good((buffer, found.count))
@@ -95,9 +95,9 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
             scratch.give(buffer)
             return .lost
         }
-        guard let lent else { return nil }
-        defer { scratch.give(lent.buffer) }
-        return try body(UnsafeRawBufferPointer(start: lent.buffer.start, count: lent.count).bytes)
+        guard let borrowed else { return nil }
+        defer { scratch.give(borrowed.buffer) }
+        return try body(UnsafeRawBufferPointer(start: borrowed.buffer.start, count: borrowed.count).bytes)
     }
 
     /// Keeps `value` under `key`, replacing the previous value.

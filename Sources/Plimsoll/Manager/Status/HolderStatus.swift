@@ -43,13 +43,13 @@ extension HolderStatus {
         // A purgeable may return any number; JSON cannot express infinity.
         rebuildNanosecondsPerByte = entry.lastRate.flatMap { $0.isFinite ? $0 : nil }
         let inside = entry.gate.timeInside(at: now)
-        unansweredSeconds = inside < HolderPoll.patience ? nil : inside.inSeconds
+        unansweredSeconds = inside < PurgeablePoll.patience ? nil : inside.inSeconds
     }
 }
 
 /// Asks purgeables for their status. Application code may block: a caller waits a limited time, and then uses the
 /// last answers.
-final class HolderPoll: Sendable {
+final class PurgeablePoll: Sendable {
     /// Total time to wait for application code.
     static let patience = Duration.seconds(1)
     /// Maximum number of threads inside application code for polls. While all are busy, a poll skips application
@@ -86,7 +86,7 @@ extension PurgeableRegistry.Entry {
         _ = gate.call(at: now) {
             lookAtRate()
             var said = HolderAnswer()
-            said.held = ByteCount(min(max(0, purgeable.heldBytes), HolderRound.mostHeld))
+            said.held = ByteCount(min(max(0, purgeable.heldBytes), ReleasePass.mostHeld))
             said.volatileHeld = volatile.map { ByteCount(min(max(0, $0.volatileBytes), said.held.bytes)) }
             if let counting = purgeable as? any CountingPurgeable {
                 (said.limit, said.cache) = (counting.holdsAtMost, counting.statistics)

@@ -56,9 +56,9 @@ extension ResourceManager {
 
     /// The background-task part of the status.
     package var tasksStatus: TasksStatus {
-        let books = [parts.tasks] + parts.sceneTasks.all
-        let sum = books.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
-        let oldest = books.flatMap { $0.statuses(atMost: ManagerStatus.mostTasks) }.sorted { $0.age > $1.age }
+        let registries = [parts.tasks] + parts.sceneTasks.all
+        let sum = registries.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
+        let oldest = registries.flatMap { $0.statuses(atMost: ManagerStatus.mostTasks) }.sorted { $0.age > $1.age }
         return TasksStatus(
             running: sum.count, expiring: sum.expiring, ended: Int(sum.ended - sum.expired - sum.givenUp - sum.leaked),
             expired: Int(sum.expired),

@@ -35,9 +35,9 @@ extension Lifecycle {
         configure(scene)
         registerEviction()
         let wanted = scene.contents.withLock { $0.wanted }
-        wish.withLock { wish in
-            wish.hasHadScenes = true
-            wish.claims[scene.claim] = .init(state: wanted, isScene: true)
+        desired.withLock { desired in
+            desired.hasHadScenes = true
+            desired.claims[scene.claim] = .init(state: wanted, isScene: true)
         }
         let task = threads.run {
             await self.launchIfNeeded()
@@ -56,18 +56,18 @@ extension Lifecycle {
     /// Keeps the process at `state` or above, regardless of the scenes, until the registration is cancelled (C94).
     public func hold(_ state: LifecycleState) -> Registration {
         let id = newID()
-        wish.withLock { $0.claims[id] = .init(state: state, isScene: false) }
+        desired.withLock { $0.claims[id] = .init(state: state, isScene: false) }
         threads.run { try? await self.followScenes(.operator) }
         return Registration(close: {}) { [weak self] in
             guard let self else { return }
-            self.wish.withLock { $0.claims[id] = nil }
+            self.desired.withLock { $0.claims[id] = nil }
             self.threads.run { try? await self.followScenes(.operator) }
         }
     }
 
     /// Brings the process to the state that the scenes request.
     func followScenes(_ cause: LifecycleCause) async throws {
-        let aim: @Sendable () -> LifecycleState = { self.wish.withLock { $0.process } }
+        let aim: @Sendable () -> LifecycleState = { self.desired.withLock { $0.process } }
         guard aim() != unit.engine.target else { return }
         book(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
     }
@@ -84,7 +84,7 @@ extension Lifecycle {
         let gone = scenesByID.withLock { scenes in
             scenes[scene.id] === scene ? scenes.removeValue(forKey: scene.id) : nil
         }
-        wish.withLock { $0.claims[scene.claim] = nil }
+        desired.withLock { $0.claims[scene.claim] = nil }
         scene.forgetState()
         withExtendedLifetime(gone) {}
     }

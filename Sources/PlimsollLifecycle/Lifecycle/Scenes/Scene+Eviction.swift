@@ -3,7 +3,7 @@ import Synchronization
 
 extension Scene {
     /// The properties that decide which scene is evicted first. A value.
-    struct Candidate: Sendable, Hashable {
+    struct UnitSnapshot: Sendable, Hashable {
         var id: String
         var bytes: ByteCount
         var idle: Duration
@@ -12,7 +12,7 @@ extension Scene {
 
         /// Returns the scenes that may be evicted, in the order of eviction. Only idle scenes, the largest first; of
         /// equals, the one unused for longest (C96, T33).
-        static func order(_ candidates: [Candidate]) -> [Candidate] {
+        static func order(_ candidates: [UnitSnapshot]) -> [UnitSnapshot] {
             candidates.filter {
                 ($0.state == .background || $0.state == .suspended) && !$0.hasTasks && $0.bytes > .zero
             }
@@ -20,8 +20,8 @@ extension Scene {
         }
     }
 
-    var candidate: Candidate {
-        Candidate(
+    var candidate: UnitSnapshot {
+        UnitSnapshot(
             id: id, bytes: ByteCount(byteCount),
             idle: lifecycle.alarms.heartbeat.running - contents.withLock { $0.lastUsed }, state: state,
             hasTasks: tasks.hasLiveTasks)
@@ -52,7 +52,7 @@ extension Scene {
     /// Returns true if the scene is behind the front and no request brings it to the front.
     private func mayGo(_ wanted: LifecycleState) -> Bool {
         wanted > .notRunning && state < .inactive && state > .notRunning
-            && lifecycle.wish.withLock { $0.scene(wanted) } < .inactive
+            && lifecycle.desired.withLock { $0.scene(wanted) } < .inactive
     }
 }
 
@@ -81,8 +81,8 @@ final class SceneEviction: Purgeable {
         self.disconnect = disconnect
     }
 
-    private func candidates(_ scenes: [Scene]) -> [Scene.Candidate] {
-        Scene.Candidate.order(scenes.map(\.candidate).filter { $0.state == state })
+    private func candidates(_ scenes: [Scene]) -> [Scene.UnitSnapshot] {
+        Scene.UnitSnapshot.order(scenes.map(\.candidate).filter { $0.state == state })
     }
 
     var heldBytes: Int { candidates(scenes()).reduce(ByteCount.zero) { $0 + $1.bytes }.bytes }

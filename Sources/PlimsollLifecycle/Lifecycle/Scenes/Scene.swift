@@ -188,14 +188,14 @@ public final class Scene: Sendable {
                 "scene \(id) was asked to be \(wanted) (\(cause.rawValue)) after its disconnection was asked for; connect a scene of that id again"
             )
         }
-        lifecycle.wish.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }
+        lifecycle.desired.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }
         return try await settle(cause, within: lifecycle.policy.backgroundDeadline)
     }
 
     /// The desired state of the scene.
     var aim: LifecycleState {
         let (wanted, rests) = contents.withLock { ($0.wanted, $0.rests) }
-        let aim = lifecycle.wish.withLock { $0.scene(wanted) }
+        let aim = lifecycle.desired.withLock { $0.scene(wanted) }
         return rests && aim == .background ? .suspended : aim
     }
 

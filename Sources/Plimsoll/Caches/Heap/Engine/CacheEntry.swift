@@ -67,7 +67,7 @@ final class CacheBatch<Entry: Sendable>: @unchecked Sendable {
 /// Larger pieces have pages of their own. The kernel can get the pages back while the address stays mapped; late
 /// readers find zeros there.
 // Unchecked: memory that its user guards.
-struct CachePiece: @unchecked Sendable {
+struct CacheAllocation: @unchecked Sendable {
     let base: UnsafeMutableRawPointer
     let byteCount: Int
     private let isMapped: Bool
@@ -121,12 +121,12 @@ struct CachePiece: @unchecked Sendable {
 struct TableRemains: Sendable {
     /// `nil` if lock-free readers may still be in the slots; their contents need no destruction then.
     var slots: SlotBlock.Detached?
-    var others: ContiguousArray<CachePiece> = []
+    var others: ContiguousArray<CacheAllocation> = []
 }
 
 /// Detached memory of a shard with typed keys and values.
 // Unchecked: the value has exactly one owner.
-struct CacheRemains<Key: Hashable & Sendable, Value: Sendable>: @unchecked Sendable {
+struct DetachedTables<Key: Hashable & Sendable, Value: Sendable>: @unchecked Sendable {
     private let table: TableRemains
     private let cost: Int
 
@@ -138,7 +138,7 @@ struct CacheRemains<Key: Hashable & Sendable, Value: Sendable>: @unchecked Senda
 
     /// Destroys keys and values, here or, if there are many, on a separate thread. Then frees their memory and
     /// releases their charge.
-    static func end(_ remains: [CacheRemains], count: Int, meter: ChargeMeter?) {
+    static func end(_ remains: [DetachedTables], count: Int, meter: ChargeMeter?) {
         if count > mostHere, Thread.start("plimsoll-free", { for part in remains { part.end(meter) } }) { return }
         for part in remains { part.end(meter) }
     }
@@ -154,7 +154,7 @@ struct CacheRemains<Key: Hashable & Sendable, Value: Sendable>: @unchecked Senda
 /// sides. A copy may be torn, but the read is defined. Readers check the shard's sequence before they use the copy
 /// (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012).
 @usableFromInline
-enum CacheWords {
+enum AtomicCopy {
     /// Reads a trivial value from memory that may be written meanwhile. The result may be torn; validate the
     /// sequence before using the value.
     @inlinable @inline(__always)

@@ -8,7 +8,19 @@ public import Synchronization
 /// again (a sequence lock). That memory lives as long as the cache, so a late reader can follow any pointer.
 /// Writers hold the lock, make the sequence odd, write, and make the sequence even.
 /// A hit on other values takes no lock in an open shard, to which no thread has written for a while. A writer
-/// closes the shard first, see `ThreadSeat`.
+/// closes the shard first, see `ReaderSlot`.
+///
+/// ```
+///             one block, aligned to 128 bytes
+/// byte 0      8        16                          56           64
+///      +------+--------+---------------------------+------------+--------------------+
+///      | seq. | index  | columns: addresses of     | quiet      | lock + CacheTable  |
+///      | lock | word   | pairs, marks, nodes       | reads      | (writers)          |
+///      +------+---|----+------|--------------------+------------+--------------------+
+///                 v           v
+///         cells, 32 bits:   SlotBlock: key and value of slot 1, 2, 3, ...
+///         slot plus one
+/// ```
 @usableFromInline
 struct CacheShard {
     @usableFromInline let base: UnsafeMutableRawPointer
@@ -41,7 +53,7 @@ struct CacheShard {
     }
 
     @inlinable @inline(__always)
-    var sequence: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base) }
+    var sequence: UnsafeMutablePointer<Atomic<UInt>> { AtomicCopy.atomic(UInt.self, base) }
     /// State of a shard with non-trivial values, in place of the sequence, written under the lock. `open` means
     /// that values may be read without the lock; 0 means that no thread does so. Any other number is the ticket of
     /// the thread that has closed the shard and waits for the remaining readers.
@@ -53,7 +65,7 @@ struct CacheShard {
     @inlinable @inline(__always)
     var quietReads: UnsafeMutablePointer<Int> { (base + (Self.front &- 8)).assumingMemoryBound(to: Int.self) }
     @inlinable @inline(__always)
-    var indexWord: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 8) }
+    var indexWord: UnsafeMutablePointer<Atomic<UInt>> { AtomicCopy.atomic(UInt.self, base + 8) }
     @inlinable @inline(__always)
     var lock: UnsafeMutablePointer<Mutex<CacheTable>> {
         (base + Self.front).assumingMemoryBound(to: Mutex<CacheTable>.self)
@@ -68,9 +80,9 @@ struct CacheShard {
     /// Returns the location of `slot`.
     @inlinable @inline(__always)
     func place(_ slot: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(slot &+ 1, columns, pairSize) }
-    /// Returns the location of the slot that an index cell names as `mention`, the slot number plus one.
+    /// Returns the location of the slot that an index cell names as `slotPlusOne`, the slot number plus one.
     @inlinable @inline(__always)
-    func place(of mention: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(mention, columns, pairSize) }
+    func place(of slotPlusOne: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(slotPlusOne, columns, pairSize) }
 }
 
 /// Maps a hash to its shard: extendible hashing (Fagin et al., TODS 1979) with all directory places allocated from
@@ -145,13 +157,13 @@ struct CacheCounters: @unchecked Sendable {
     @usableFromInline let base: UnsafeMutableRawPointer
 
     /// Number of stripes for threads that have none of their own.
-    private static var sharedLanes: Int { 4 }
+    private static var sharedStripes: Int { 4 }
 
     /// Returns the offset of a stripe. The cache lines of the total and the bound come first.
-    static func lane(_ number: Int) -> Int { 64 * (number + 2) }
+    static func stripe(_ number: Int) -> Int { 64 * (number + 2) }
 
     init() {
-        let byteCount = Self.lane(ThreadSeats.lanes + Self.sharedLanes)
+        let byteCount = Self.stripe(ReaderSlots.stripes + Self.sharedStripes)
         base = .allocate(byteCount: byteCount, alignment: 64)
         base.initializeMemory(as: UInt8.self, repeating: 0, count: byteCount)
     }
@@ -160,20 +172,20 @@ struct CacheCounters: @unchecked Sendable {
 
     /// Sum of the costs of entries and reservations.
     @inlinable @inline(__always)
-    var total: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base) }
+    var total: UnsafeMutablePointer<Atomic<Int>> { AtomicCopy.atomic(Int.self, base) }
 
     /// Reported bound of `total`: lowered only after `total` has been brought down, so never less than what holds
     /// meanwhile.
-    var limit: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 88) }
+    var limit: UnsafeMutablePointer<Atomic<Int>> { AtomicCopy.atomic(Int.self, base + 88) }
 
     /// Bound of `total` in force. A thread that changes one of the two and then reads the other is ordered with a
     /// thread that does the reverse.
     @inlinable @inline(__always)
-    var bound: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 64) }
+    var bound: UnsafeMutablePointer<Atomic<Int>> { AtomicCopy.atomic(Int.self, base + 64) }
 
     /// A different start each time, so that small evictions do not always hit the same shard.
     var nextStart: Int {
-        CacheWords.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8
+        AtomicCopy.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8
     }
 
     /// Optional features, a byte each. A cache without a feature pays one check of that byte.
@@ -193,53 +205,55 @@ struct CacheCounters: @unchecked Sendable {
 
     @inlinable @inline(__always)
     func has(_ feature: Feature) -> Bool {
-        CacheWords.atomic(UInt8.self, base + (72 &+ feature.rawValue)).pointee.load(ordering: .acquiring) != 0
+        AtomicCopy.atomic(UInt8.self, base + (72 &+ feature.rawValue)).pointee.load(ordering: .acquiring) != 0
     }
     /// Marks a feature as used. Released with the feature's state.
     func use(_ feature: Feature) {
-        CacheWords.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing)
+        AtomicCopy.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing)
     }
 
     @usableFromInline enum Use: Int { case hit, miss, purge, expiry, replacement, rejection }
 
     @inlinable @inline(__always)
-    func count(_ use: Use) { count(use, ThreadSeat.current) }
+    func count(_ use: Use) { count(use, ReaderSlot.current) }
 
     /// Counts a use.
     ///
-    /// - Parameter seat: the reader slot of the calling thread.
+    /// - Parameter reader: the reader slot of the calling thread.
     @inlinable @inline(__always)
-    func count(_ use: Use, _ seat: ThreadSeat?) {
-        guard let lane = seat?.lane.pointee.load(ordering: .relaxed), lane > 0 else { return countElsewhere(use) }
-        count(use, onLane: lane)
+    func count(_ use: Use, _ reader: ReaderSlot?) {
+        guard let stripe = reader?.stripe.pointee.load(ordering: .relaxed), stripe > 0 else {
+            return countElsewhere(use)
+        }
+        count(use, onStripe: stripe)
     }
 
     /// Counts a use on a stripe.
     ///
-    /// - Parameter lane: the calling thread's own stripe.
+    /// - Parameter stripe: the calling thread's own stripe.
     @inlinable @inline(__always)
-    func count(_ use: Use, onLane lane: Int) {
+    func count(_ use: Use, onStripe stripe: Int) {
         // Only the owning thread writes to a stripe, so a load and a store lose nothing. The next owner of the
         // reader slot continues with its stripe.
-        let number = number(use, lane)
+        let number = number(use, stripe)
         number.pointee.store(number.pointee.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
     }
 
     @usableFromInline @inline(never)
     func countElsewhere(_ use: Use) {
-        ThreadSeats.take()
+        ReaderSlots.take()
         let shared = Int(truncatingIfNeeded: (UInt64(plimsoll_thread_number()) >> 12 &* 0x9E37_79B9_7F4A_7C15) >> 62)
-        number(use, Self.lane(ThreadSeats.lanes + shared)).pointee.wrappingAdd(1, ordering: .relaxed)
+        number(use, Self.stripe(ReaderSlots.stripes + shared)).pointee.wrappingAdd(1, ordering: .relaxed)
     }
 
     @inlinable @inline(__always)
-    func number(_ use: Use, _ lane: Int) -> UnsafeMutablePointer<Atomic<Int>> {
-        CacheWords.atomic(Int.self, base + (lane &+ 8 &* use.rawValue))
+    func number(_ use: Use, _ stripe: Int) -> UnsafeMutablePointer<Atomic<Int>> {
+        AtomicCopy.atomic(Int.self, base + (stripe &+ 8 &* use.rawValue))
     }
 
     func sum(_ use: Use) -> Int {
-        (0..<ThreadSeats.lanes + Self.sharedLanes).reduce(0) {
-            $0 &+ number(use, Self.lane($1)).pointee.load(ordering: .relaxed)
+        (0..<ReaderSlots.stripes + Self.sharedStripes).reduce(0) {
+            $0 &+ number(use, Self.stripe($1)).pointee.load(ordering: .relaxed)
         }
     }
 }

@@ -27,10 +27,10 @@ extension CacheTable {
         if let old = slots.grow(to: count, leastMapped: leastMapped, used: top, move: move) { retire(old) }
     }
 
-    private var leastMapped: Int { hasReaders ? CachePiece.leastMappedForReaders : CachePiece.leastMapped }
+    private var leastMapped: Int { hasReaders ? CacheAllocation.leastMappedForReaders : CacheAllocation.leastMapped }
 
     /// Frees memory that readers may still be reading only when no reader can be left.
-    private mutating func retire(_ piece: CachePiece) {
+    private mutating func retire(_ piece: CacheAllocation) {
         guard hasReaders else { return piece.free() }
         _ = piece.giveBack(0, to: piece.byteCount)
         retired.append(piece)
@@ -103,7 +103,7 @@ extension CacheTable {
 
     @inline(never)
     private mutating func rebuildIndex(bits: Int) {
-        let piece = CachePiece(4 << bits, leastMapped: leastMapped)
+        let piece = CacheAllocation(4 << bits, leastMapped: leastMapped)
         let index = CacheIndex(piece.base, bits: bits)
         for slot in 0..<UInt32(top) where node(slot).pointee.queue != .free { index.add(slot, node(slot).pointee.hash) }
         // The newcomer that needs the room is in no queue yet, and will be listed next.
@@ -116,13 +116,13 @@ extension CacheTable {
     ///
     /// - Returns: the previous index memory; `nil` if readers may be in the index, which is then cleared in
     ///   place.
-    mutating func clearIndex() -> CachePiece? {
+    mutating func clearIndex() -> CacheAllocation? {
         if hasReaders {
             let index = index
             for place in 0...index.mask { index.clear(place) }
             return nil
         }
-        let piece = CachePiece(4 << Self.leastBits)
+        let piece = CacheAllocation(4 << Self.leastBits)
         published.pointee.store(CacheIndex(piece.base, bits: Self.leastBits).word, ordering: .relaxed)
         defer { cells = piece }
         return cells

@@ -43,9 +43,9 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     @usableFromInline var evictions = 0
     var slots: SlotBlock
 
-    var cells: CachePiece
+    var cells: CacheAllocation
     /// Indexes and blocks that readers may still be in.
-    var retired: ContiguousArray<CachePiece> = []
+    var retired: ContiguousArray<CacheAllocation> = []
     let hasReaders: Bool
     let move: PairMove?
     var costs = SlotColumn<Int>(usual: 0)
@@ -69,7 +69,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         slots = SlotBlock(pairSize: pairSize, columns: columns)
         published = index
         (self.hasReaders, self.depth, self.move) = (hasReaders, depth, move)
-        cells = CachePiece(4 << Self.leastBits)
+        cells = CacheAllocation(4 << Self.leastBits)
         index.initialize(to: Atomic(CacheIndex(cells.base, bits: Self.leastBits).word))
     }
 

@@ -13,7 +13,7 @@ struct SlotBlock {
     private let pairSize: Int
     /// Capacity in slots.
     private(set) var room = 0
-    private var piece: CachePiece?
+    private var piece: CacheAllocation?
 
     /// Largest number of slots that a link and an index cell can name.
     static var most: Int { Int(SlotNode.none) }
@@ -46,11 +46,11 @@ struct SlotBlock {
     ///   - used: the number of leading slots that contain all slots in use.
     ///   - move: a closure that moves key and value of a slot in use; `nil` if a bitwise copy is enough.
     /// - Returns: the previous block, if any, whose contents are no longer needed.
-    mutating func grow(to count: Int, leastMapped: Int, used: Int, move: PairMove?) -> CachePiece? {
+    mutating func grow(to count: Int, leastMapped: Int, used: Int, move: PairMove?) -> CacheAllocation? {
         var new = max(room * 2, Self.least)
         while new < count { new *= 2 }
         new = min(new, Self.most)
-        let old = piece, next = CachePiece(new * (pairSize + SlotNode.byteCount + 1), leastMapped: leastMapped)
+        let old = piece, next = CacheAllocation(new * (pairSize + SlotNode.byteCount + 1), leastMapped: leastMapped)
         if let old {
             (next.base + new * pairSize).copyMemory(
                 from: old.base + room * pairSize, byteCount: used * SlotNode.byteCount)
@@ -94,7 +94,7 @@ struct SlotBlock {
     /// A block that belongs to no table any more, with the entries in its slots.
     // Unchecked: the block has exactly one owner.
     struct Detached: @unchecked Sendable {
-        fileprivate let piece: CachePiece
+        fileprivate let piece: CacheAllocation
         fileprivate let room: Int
         fileprivate let pairSize: Int
 
@@ -113,7 +113,7 @@ typealias PairMove = @Sendable (_ from: UnsafeMutableRawPointer, _ to: UnsafeMut
 /// A column with a number for each slot, allocated only when a slot needs one. Chunks double in size, so growing
 /// moves nothing.
 struct SlotColumn<Element: BitwiseCopyable> {
-    private var pieces: ContiguousArray<CachePiece?> = []
+    private var pieces: ContiguousArray<CacheAllocation?> = []
     /// The first chunk has 16 slots, the second 32.
     private static var chunks: Int { 21 }
     private static func chunk(of slot: UInt32) -> Int { 59 - (UInt(slot) + 16).leadingZeroBitCount }
@@ -129,7 +129,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
     /// Resets the column to unused.
     ///
     /// - Returns: the memory, which the caller now owns.
-    mutating func detach() -> [CachePiece] {
+    mutating func detach() -> [CacheAllocation] {
         defer { pieces = [] }
         return pieces.compactMap { $0 }
     }
@@ -157,7 +157,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
     mutating func reserve(_ slot: UInt32) {
         let chunk = Self.chunk(of: slot)
         guard isUsed, pieces[chunk] == nil else { return }
-        pieces[chunk] = CachePiece((16 << chunk) * MemoryLayout<Element>.stride)
+        pieces[chunk] = CacheAllocation((16 << chunk) * MemoryLayout<Element>.stride)
     }
 
     func set(_ slot: UInt32, _ element: Element) { if isUsed { address(slot)?.pointee = element } }
@@ -217,17 +217,17 @@ struct SlotPlaces {
 /// Locates the parts of one slot.
 @frozen @usableFromInline
 struct SlotPlace {
-    @usableFromInline let mention: UInt
+    @usableFromInline let slotPlusOne: UInt
     @usableFromInline let columns: UnsafeMutablePointer<SlotColumns>
     @usableFromInline let pairSize: UInt
 
     /// Creates the location of a slot.
     ///
     /// - Parameters:
-    ///   - mention: the slot number plus one, as in an index cell.
+    ///   - slotPlusOne: the slot number plus one, as in an index cell.
     @inlinable @inline(__always)
-    init(_ mention: UInt32, _ columns: UnsafeMutablePointer<SlotColumns>, _ pairSize: Int) {
-        self.mention = UInt(mention)
+    init(_ slotPlusOne: UInt32, _ columns: UnsafeMutablePointer<SlotColumns>, _ pairSize: Int) {
+        self.slotPlusOne = UInt(slotPlusOne)
         self.columns = columns
         self.pairSize = UInt(bitPattern: pairSize)
     }
@@ -236,14 +236,14 @@ struct SlotPlace {
     @inlinable @inline(__always)
     var pair: UnsafeMutableRawPointer {
         // Acquires the contents that were there when the shard got the block.
-        UnsafeMutableRawPointer(bitPattern: columns.pointee.pairs.load(ordering: .acquiring) &+ mention &* pairSize)
+        UnsafeMutableRawPointer(bitPattern: columns.pointee.pairs.load(ordering: .acquiring) &+ slotPlusOne &* pairSize)
             .unsafelyUnwrapped
     }
 
     @inline(__always)
     var node: UnsafeMutablePointer<SlotNode> {
         UnsafeMutablePointer(
-            bitPattern: columns.pointee.nodes.load(ordering: .relaxed) &+ mention &* UInt(SlotNode.byteCount)
+            bitPattern: columns.pointee.nodes.load(ordering: .relaxed) &+ slotPlusOne &* UInt(SlotNode.byteCount)
         ).unsafelyUnwrapped
     }
 
@@ -251,7 +251,8 @@ struct SlotPlace {
     /// lost, or counts for the slot's next entry, does no harm.
     @inlinable @inline(__always)
     var mark: UnsafeMutablePointer<Atomic<UInt8>> {
-        UnsafeMutablePointer(bitPattern: columns.pointee.marks.load(ordering: .relaxed) &+ mention).unsafelyUnwrapped
+        UnsafeMutablePointer(bitPattern: columns.pointee.marks.load(ordering: .relaxed) &+ slotPlusOne)
+            .unsafelyUnwrapped
     }
 
     /// Counts a use.

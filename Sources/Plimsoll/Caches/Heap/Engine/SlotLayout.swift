@@ -32,11 +32,11 @@ enum SlotLayout<Key, Value> {
     static func fill(_ pair: UnsafeMutableRawPointer, _ key: Key, _ value: Value) {
         if isTrivial {
             withUnsafeBytes(of: key) {
-                CacheWords.write(
+                AtomicCopy.write(
                     $0.count, MemoryLayout<Key>.alignment, from: $0.baseAddress.unsafelyUnwrapped, to: pair)
             }
             withUnsafeBytes(of: value) {
-                CacheWords.write(
+                AtomicCopy.write(
                     $0.count, MemoryLayout<Value>.alignment, from: $0.baseAddress.unsafelyUnwrapped,
                     to: pair + valueOffset)
             }
@@ -50,7 +50,7 @@ enum SlotLayout<Key, Value> {
     @inline(__always)
     static func move(_ from: UnsafeMutableRawPointer, _ to: UnsafeMutableRawPointer) {
         if isTrivial {
-            CacheWords.write(
+            AtomicCopy.write(
                 pairSize, max(4, MemoryLayout<Key>.alignment, MemoryLayout<Value>.alignment), from: from, to: to)
         } else {
             key(to).moveInitialize(from: key(from), count: 1)
@@ -78,7 +78,7 @@ extension SlotLayout {
     /// True if a value may be borrowed by its bits: they fit into a reader slot and are valid at any address.
     @inlinable @inline(__always)
     static var isLendable: Bool {
-        !isTrivial && _isBitwiseTakable(Value.self) && MemoryLayout<Value>.size <= ThreadSeat.roomSize
+        !isTrivial && _isBitwiseTakable(Value.self) && MemoryLayout<Value>.size <= ReaderSlot.roomSize
             && MemoryLayout<Value>.alignment <= 16
     }
 
@@ -87,26 +87,27 @@ extension SlotLayout {
     @usableFromInline @inline(never)
     static func close(_ shard: CacheShard) {
         shard.openness.pointee.store(0, ordering: .relaxed)
-        if ThreadSeats.awaitLeaving({ $0 == UInt(bitPattern: shard.base) }) { shareLent(shard) }
+        if ReaderSlots.awaitLeaving({ $0 == UInt(bitPattern: shard.base) }) { shareLent(shard) }
     }
 
     /// Gives each thread that has borrowed out of `shard`, which is closed and locked, a reference of its own.
     static func shareLent(_ shard: CacheShard) {
-        ThreadSeats.forEachBorrower(of: shard) { seat in
-            // Acquires what came before: if the value belongs to another cache already, the lender has changed as
+        ReaderSlots.forEachBorrower(of: shard) { reader in
+            // Acquires what came before: if the value belongs to another cache already, `borrowedFrom` has changed as
             // well.
-            let lent = seat.lent.pointee.load(ordering: .acquiring)
-            guard seat.lender.pointee.load(ordering: .relaxed) == UInt(bitPattern: shard.base) else { return }
+            let borrowed = reader.borrowed.pointee.load(ordering: .acquiring)
+            guard reader.borrowedFrom.pointee.load(ordering: .relaxed) == UInt(bitPattern: shard.base) else { return }
             // The thread borrowed before the shard was last closed, and was given a reference then.
-            guard seat.given.pointee.load(ordering: .relaxed) != lent,
-                let value = UnsafeMutablePointer<Value>(bitPattern: lent)
+            guard reader.given.pointee.load(ordering: .relaxed) != borrowed,
+                let value = UnsafeMutablePointer<Value>(bitPattern: borrowed)
             else { return }
             retain(value)
             #if DEBUG
             LendingPoint.retained.pass()
             #endif
             // Another giver's reference may be there, which came too late and is about to be taken back.
-            while !seat.given.pointee.compareExchange(expected: 0, desired: lent, ordering: .releasing).exchanged {
+            while !reader.given.pointee.compareExchange(expected: 0, desired: borrowed, ordering: .releasing).exchanged
+            {
                 plimsoll_nap(50_000)
             }
             // Now the borrower sees the reference when its borrow ends, or this thread sees that the borrow has
@@ -114,8 +115,9 @@ extension SlotLayout {
             #if DEBUG
             LendingPoint.given.pass()
             #endif
-            ThreadSeats.barrier()
-            guard seat.lender.pointee.load(ordering: .acquiring) != UInt(bitPattern: shard.base), seat.takeGiven(lent)
+            ReaderSlots.barrier()
+            guard reader.borrowedFrom.pointee.load(ordering: .acquiring) != UInt(bitPattern: shard.base),
+                reader.takeGiven(borrowed)
             else { return }
             release(value)
         }

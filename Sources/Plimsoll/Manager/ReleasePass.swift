@@ -2,7 +2,7 @@ import Synchronization
 
 /// Asks purgeables for memory in strides, in proportion to the memory each of them holds. Checks after each stride
 /// if memory is still needed. Allocates nothing.
-struct HolderRound {
+struct ReleasePass {
     let turn: Worker.Turn
     let time: Timekeeper
     /// Tells after a stride if the round should continue.

@@ -38,29 +38,29 @@ import Testing
 
     private let kernel = Interrupting()
 
-    private func isReady(_ bell: WakeBell) -> Bool {
-        var file = pollfd(fd: bell.file, events: Int16(POLLIN), revents: 0)
+    private func isReady(_ eventSource: Wakeup) -> Bool {
+        var file = pollfd(fd: eventSource.file, events: Int16(POLLIN), revents: 0)
         return poll(&file, 1, 0) == 1
     }
 
     @Test(arguments: [true, false])
-    func `a ring during the silencing of the bell does not make the bell deaf`(wasReady: Bool) {
-        let bell = WakeBell(kernel)
-        bell.ring()
-        kernel.beforeDrain.withLock { $0 = { bell.ring() } }
-        #expect(wasReady ? bell.heard(Int16(POLLIN)) : bell.take())
-        #expect(!isReady(bell), "what was rung so far is heard")
-        bell.ring()
-        #expect(isReady(bell) && bell.take() && !bell.take() && !isReady(bell))
+    func `a wakeup during clearing is not lost`(wasReady: Bool) {
+        let eventSource = Wakeup(kernel)
+        eventSource.ring()
+        kernel.beforeDrain.withLock { $0 = { eventSource.ring() } }
+        #expect(wasReady ? eventSource.heard(Int16(POLLIN)) : eventSource.take())
+        #expect(!isReady(eventSource), "what was rung so far is heard")
+        eventSource.ring()
+        #expect(isReady(eventSource) && eventSource.take() && !eventSource.take() && !isReady(eventSource))
     }
 
-    @Test func `a ring during the replacement of the bell's file is heard, and so is the next ring`() {
-        let bell = WakeBell(kernel)
-        bell.ring()
-        #expect(!bell.heard(Int16(POLLNVAL)) && bell.file == -1)
-        bell.ring()
-        #expect(bell.repair() && !bell.repair())
-        bell.ring()
-        #expect(isReady(bell) && bell.take())
+    @Test func `a wakeup while the eventfd is replaced ends a wait, and so does the next wakeup`() {
+        let eventSource = Wakeup(kernel)
+        eventSource.ring()
+        #expect(!eventSource.heard(Int16(POLLNVAL)) && eventSource.file == -1)
+        eventSource.ring()
+        #expect(eventSource.repair() && !eventSource.repair())
+        eventSource.ring()
+        #expect(isReady(eventSource) && eventSource.take())
     }
 }

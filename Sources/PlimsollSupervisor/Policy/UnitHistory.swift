@@ -1,7 +1,7 @@
 import Plimsoll
 
 /// State kept about a unit between evaluations: only the facts that reports can't give.
-struct UnitMemory: Sendable, Hashable {
+struct UnitHistory: Sendable, Hashable {
     /// A decision whose result is not yet known from an outcome or a report. No other decision is made for the unit
     /// until then.
     struct Pending: Sendable, Hashable {
@@ -85,7 +85,7 @@ struct UnitMemory: Sendable, Hashable {
 }
 
 extension UnitAction {
-    var step: UnitMemory.Step {
+    var step: UnitHistory.Step {
         switch self {
         case .end(.ask), .resume(.ending): .ask
         case .end: .kill
@@ -94,7 +94,7 @@ extension UnitAction {
     }
 }
 
-extension UnitMemory.Pending {
+extension UnitHistory.Pending {
     /// Returns true if the report, newer than the decision, shows that the action was done.
     func isShown(by report: UnitReport) -> Bool {
         switch action {

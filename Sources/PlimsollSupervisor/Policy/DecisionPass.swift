@@ -1,10 +1,10 @@
 import Plimsoll
 
 /// One evaluation of all units, with the decisions made.
-struct Look {
+struct DecisionPass {
     let fleet: Fleet
     let policy: SupervisorPolicy
-    var units: [Candidate]
+    var units: [UnitSnapshot]
     private(set) var decisions: [Decision] = []
     private(set) var spared: [SupervisorEngine.Spared] = []
     /// The latest time for the next evaluation.
@@ -15,10 +15,10 @@ struct Look {
     /// measurement.
     private var isOutdated = false
 
-    init(_ fleet: Fleet, policy: SupervisorPolicy, memory: [String: UnitMemory]) {
+    init(_ fleet: Fleet, policy: SupervisorPolicy, memory: [String: UnitHistory]) {
         (self.fleet, self.policy) = (fleet, policy)
-        units = fleet.units.map { Candidate($0, memory: memory[$0.name] ?? UnitMemory(), policy: policy) }
-        Dependants.raise(&units)
+        units = fleet.units.map { UnitSnapshot($0, memory: memory[$0.name] ?? UnitHistory(), policy: policy) }
+        PriorityInheritance.raise(&units)
     }
 
     /// Subtracts the charge of ending units from the shortfall. Units that were given up, or take too long, are not

@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// The flag alone can't wake a thread that is already blocked. The eventfd alone fails in a process without free file
 /// descriptors.
-final class WakeBell: Sendable {
+final class Wakeup: Sendable {
     private let kernel: any Kernel
     /// The eventfd, or -1. Relaxed is enough: a thread that sees an old number still sets the flag, and waits are short
     /// without an eventfd.

@@ -19,9 +19,9 @@ import Testing
                         for byte in 0..<128 { source.storeBytes(of: UInt8.random(in: 0..<128, using: &random), toByteOffset: byte, as: UInt8.self) }
                         for byte in 0..<128 { target.storeBytes(of: 0xFF, toByteOffset: byte, as: UInt8.self) }
                         if isRead {
-                            CacheWords.read(size, alignment, from: source + offset, to: target + offset)
+                            AtomicCopy.read(size, alignment, from: source + offset, to: target + offset)
                         } else {
-                            CacheWords.write(size, alignment, from: source + offset, to: target + offset)
+                            AtomicCopy.write(size, alignment, from: source + offset, to: target + offset)
                         }
                         let isRight = (0..<128).allSatisfy { byte in
                             let found = target.load(fromByteOffset: byte, as: UInt8.self)

@@ -4,7 +4,7 @@ import Glibc
 ///
 /// Two rules keep the loop from spinning, regardless of the file (T18). After each event the source rests for a while.
 /// After a failure the source is ignored for a second, doubling up to a minute.
-struct Bell {
+struct EventSource {
     /// The file descriptor, or -1 for none.
     var file: Int32 = -1
     /// `POLLPRI` for control files, which are readable at any time (K7). `POLLIN` for eventfds, FIFOs and sockets.

@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// A changed limit becomes an `EnvironmentChange`. On the way back from a gap, `Environment` can request another
 /// reading. The loop pays two atomic operations a reading, and allocates only if the limit has changed.
-final class LimitLook: Sendable {
+final class LimitCheck: Sendable {
     /// The last limit, or `unknown`. Relaxed: only the loop uses this value.
     private let last = Atomic<Int>(unknown)
     /// Number of readings since the loop began; 0 while the loop does not run. The loop releases with each reading;

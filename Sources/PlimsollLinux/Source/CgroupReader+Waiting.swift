@@ -1,29 +1,29 @@
 import Glibc
 import Plimsoll
 
-extension GroupObserver {
+extension CgroupReader {
     /// The files polled during a wait.
     enum Slot: Int, CaseIterable { case wake, events, limits, warning, critical, last, trigger, announcement }
 
     /// Blocks until an event comes or the time has passed. May also end early without an event; the loop then makes one
     /// reading too many.
     func wait(atMost limit: Duration) {
-        if shared.wakeBell.take() { return }
+        if shared.wakeup.take() { return }
         var nanoseconds = max(0, limit.inNanoseconds)
-        if shared.wakeBell.file < 0, wakeRepair.isOver(at: now) {
+        if shared.wakeup.file < 0, wakeRepair.isOver(at: now) {
             wakeRepair.failed(at: now)
-            if shared.wakeBell.repair() { return }
+            if shared.wakeup.repair() { return }
         }
-        slots[Slot.wake.rawValue] = pollfd(fd: shared.wakeBell.file, events: Int16(POLLIN), revents: 0)
+        slots[Slot.wake.rawValue] = pollfd(fd: shared.wakeup.file, events: Int16(POLLIN), revents: 0)
         // Without an eventfd the flag is checked periodically.
-        if shared.wakeBell.file < 0 { nanoseconds = min(nanoseconds, 50_000_000) }
-        nanoseconds = min(nanoseconds, listen(.events, limitEvents?.bell))
-        nanoseconds = min(nanoseconds, listen(.limits, limitWatch?.bell))
+        if shared.wakeup.file < 0 { nanoseconds = min(nanoseconds, 50_000_000) }
+        nanoseconds = min(nanoseconds, listen(.events, limitEvents?.eventSource))
+        nanoseconds = min(nanoseconds, listen(.limits, limitWatch?.eventSource))
         nanoseconds = min(nanoseconds, listen(.warning, thresholds?.warning))
         nanoseconds = min(nanoseconds, listen(.critical, thresholds?.critical))
         nanoseconds = min(nanoseconds, listen(.last, thresholds?.last))
-        nanoseconds = min(nanoseconds, listen(.trigger, stall.trigger?.bell))
-        nanoseconds = min(nanoseconds, listen(.announcement, announcement.bell))
+        nanoseconds = min(nanoseconds, listen(.trigger, stall.trigger?.eventSource))
+        nanoseconds = min(nanoseconds, listen(.announcement, announcement.eventSource))
 
         let ready = kernel.wait(for: slots, nanoseconds: nanoseconds)
         if ready > 0 {
@@ -34,15 +34,16 @@ extension GroupObserver {
         }
     }
 
-    /// Adds `bell` to the wait, or leaves `bell` out during a rest. Returns the longest allowed wait, in nanoseconds.
-    private func listen(_ slot: Slot, _ bell: Bell?) -> Int64 {
-        guard let bell else {
+    /// Adds an event source to the wait, unless the source rests. Returns the longest allowed wait, in nanoseconds.
+    private func listen(_ slot: Slot, _ eventSource: EventSource?) -> Int64 {
+        guard let eventSource else {
             slots[slot.rawValue] = pollfd(fd: -1, events: 0, revents: 0)
             return .max
         }
-        slots[slot.rawValue] = pollfd(fd: bell.isHeard(at: now) ? bell.file : -1, events: bell.events, revents: 0)
+        slots[slot.rawValue] = pollfd(
+            fd: eventSource.isHeard(at: now) ? eventSource.file : -1, events: eventSource.events, revents: 0)
         // A source in a short rest must be polled again before a long wait ends.
-        guard let rest = bell.rest(at: now), rest <= .seconds(1) else { return .max }
+        guard let rest = eventSource.rest(at: now), rest <= .seconds(1) else { return .max }
         return max(1_000_000, rest.inNanoseconds)
     }
 
@@ -53,7 +54,7 @@ extension GroupObserver {
     }
 
     private func hear() {
-        if let found = conditions(.wake), !shared.wakeBell.heard(found) { wakeRepair.failed(at: now) }
+        if let found = conditions(.wake), !shared.wakeup.heard(found) { wakeRepair.failed(at: now) }
         if let found = conditions(.events) { limitEvents?.heard(found, at: now) }
         if let found = conditions(.limits) {
             limitWatch?.heard(found, at: now)

@@ -5,7 +5,7 @@ import Synchronization
 
 /// Carries out requests against a manager. Callable from any thread. `purge` and `limit` take as long as the
 /// purgeables take; `activate` takes as long as the transition to the foreground.
-struct AdminDesk: Sendable {
+struct AdminCommandHandler: Sendable {
     let manager: ResourceManager
     let allowsChanges: Bool
     let counts: @Sendable () -> AdminEndpoint.Counts
@@ -193,7 +193,7 @@ struct AdminDesk: Sendable {
 
 /// Queue of the worker thread that carries out changes, one at a time. A purge takes as long as the purgeables need;
 /// status requests are answered meanwhile.
-final class AdminHands: Sendable {
+final class AdminChangeWorker: Sendable {
     private struct State {
         var jobs: [(connection: UInt64, request: AdminRequest)] = []
         var isBusy = false
@@ -222,7 +222,7 @@ final class AdminHands: Sendable {
     }
 
     /// Carries out changes until `stop`. Runs on a dedicated thread.
-    func run(_ desk: AdminDesk, _ done: (_ connection: UInt64, _ line: [UInt8]) -> Void) {
+    func run(_ handler: AdminCommandHandler, _ done: (_ connection: UInt64, _ line: [UInt8]) -> Void) {
         let json = AdminJSON()
         while true {
             let (job, isStopped) = state.withLock { state in
@@ -234,7 +234,7 @@ final class AdminHands: Sendable {
                 parker.park()
                 continue
             }
-            done(job.connection, json.line(desk.answer(job.request)))
+            done(job.connection, json.line(handler.answer(job.request)))
         }
     }
 }

@@ -8,7 +8,7 @@ import Testing
 
 /// Seats of threads where a process does to them what it seldom does: forks, ends a thread in the middle of a look-up, forbids barriers. Each in a process of its
 /// own, which ends by itself if it hangs.
-@Suite(.timeLimit(.minutes(5))) struct CacheSeatTests {
+@Suite(.timeLimit(.minutes(5))) struct ReaderSlotTests {
     typealias Object = CacheVisitTests.Object
     typealias Crew = CacheVisitTests.Crew
 
@@ -28,13 +28,13 @@ import Testing
         let crew = Crew(), gate = Mutex(()), other = Atomic<UInt>(0)
         gate.withLock { _ in
             _ = crew.start(1) { _ in
-                ThreadSeats.take()
+                ReaderSlots.take()
                 other.store(UInt(bitPattern: seatOfThisThread()), ordering: .sequentiallyConsistent)
                 crew.arrived()
                 gate.withLock { _ in }
             }
             crew.waitForArrivals(1)
-            ThreadSeats.take()
+            ReaderSlots.take()
         }
         crew.waitForEnd()
         if UInt(bitPattern: seatOfThisThread()) == other.load(ordering: .sequentiallyConsistent) { return 10 }
@@ -60,19 +60,19 @@ import Testing
         return cache.statistics.hits == found.value ? 0 : 14
     }
 
-    @Test func `in a forked child every thread has a separate seat, finds the entries, and each hit counts`() async {
+    @Test func `in a forked child every thread has a separate reader slot, finds the entries, and each hit counts`() async {
         await #expect(processExitsWith: .success) {
             alarm(60)
             let crew = Crew(), status = Atomic<Int32>(1)
             // A thread that has locked no mutex: Swift's traps in a child once it is contended, if its thread had used one before.
             _ = crew.start(1) { _ in
-                ThreadSeats.take()
+                ReaderSlots.take()
                 typealias Fork = @convention(c) () -> pid_t
-                guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }), ThreadSeat.current != nil else { return }
+                guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }), ReaderSlot.current != nil else { return }
                 let child = fork()
                 if child == 0 {
                     alarm(60)
-                    _exit(CacheSeatTests.lookInChild())
+                    _exit(ReaderSlotTests.lookInChild())
                 }
                 var result: Int32 = 0
                 guard waitpid(child, &result, 0) == child else { return }
@@ -87,10 +87,10 @@ import Testing
 
     /// What a thread needs that ends inside a borrow.
     private final class Last: Sendable {
-        let cache = CacheSeatTests.cache()
+        let cache = ReaderSlotTests.cache()
         let isGiven = Atomic(false)
         /// Where its seat is.
-        let seat = Atomic<UInt>(0)
+        let reader = Atomic<UInt>(0)
     }
 
     @Test func `a thread that ends inside a borrow keeps no writer waiting`() async {
@@ -103,12 +103,12 @@ import Testing
                 &thread, nil,
                 { argument in
                     let last = Unmanaged<Last>.fromOpaque(argument!).takeUnretainedValue()
-                    while !CacheSeatTests.isOpen(last.cache) { _ = last.cache.value(forKey: 1) }
+                    while !ReaderSlotTests.isOpen(last.cache) { _ = last.cache.value(forKey: 1) }
                     last.cache.withValue(forKey: 1) { _ in
                         // Writing has the thread be given a reference, which it never takes.
                         last.cache.insert(Object(2), forKey: 2)
-                        last.seat.store(UInt(bitPattern: ThreadSeat.current?.base), ordering: .relaxed)
-                        last.isGiven.store((ThreadSeat.current?.given.pointee.load(ordering: .relaxed) ?? 0) != 0, ordering: .relaxed)
+                        last.reader.store(UInt(bitPattern: ReaderSlot.current?.base), ordering: .relaxed)
+                        last.isGiven.store((ReaderSlot.current?.given.pointee.load(ordering: .relaxed) ?? 0) != 0, ordering: .relaxed)
                         pthread_exit(nil)
                     }
                     return nil
@@ -119,10 +119,10 @@ import Testing
             _ = crew.start(1) { _ in
                 cache.insert(Object(3, alive: alive), forKey: 3)
                 while !Self.isOpen(cache) { _ = cache.value(forKey: 3) }
-                guard UInt(bitPattern: ThreadSeat.current?.base) == last.seat.load(ordering: .relaxed) else { exit(4) }
+                guard UInt(bitPattern: ReaderSlot.current?.base) == last.reader.load(ordering: .relaxed) else { exit(4) }
                 cache.withValue(forKey: 3) { _ in
                     // It borrows, as if nobody had sat there before.
-                    guard ThreadSeat.current?.lender.pointee.load(ordering: .relaxed) != 0 else { exit(5) }
+                    guard ReaderSlot.current?.borrowedFrom.pointee.load(ordering: .relaxed) != 0 else { exit(5) }
                     cache.removeAll()
                 }
             }
@@ -152,7 +152,7 @@ import Testing
             else { exit(3) }
             cache.insert(Object(2), forKey: 2)
             for _ in 0..<100 where cache.value(forKey: 2)?.number != 2 { exit(4) }
-            guard !Self.isOpen(cache), !ThreadSeats.mayOpen else { exit(5) }
+            guard !Self.isOpen(cache), !ReaderSlots.mayOpen else { exit(5) }
             // Others as well, and from the beginning.
             let late = Self.cache()
             late.insert(Object(3), forKey: 3)
@@ -174,10 +174,10 @@ import Testing
             cache.insert(Object(2), forKey: 1)
             guard !Self.isOpen(cache), cache.value(forKey: 1)?.number == 2 else { exit(3) }
             for _ in 0..<100 where cache.value(forKey: 1)?.number != 2 { exit(4) }
-            exit(ThreadSeats.mayOpen == Self.isOpen(cache) ? 0 : 5)
+            exit(ReaderSlots.mayOpen == Self.isOpen(cache) ? 0 : 5)
         }
     }
 }
 
 /// The address of the calling thread's seat, if it has one.
-private func seatOfThisThread() -> UnsafeMutableRawPointer? { ThreadSeat.current?.base }
+private func seatOfThisThread() -> UnsafeMutableRawPointer? { ReaderSlot.current?.base }

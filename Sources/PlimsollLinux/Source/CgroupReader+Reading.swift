@@ -1,7 +1,7 @@
 import Glibc
 import Plimsoll
 
-extension GroupObserver {
+extension CgroupReader {
     func read(at now: Duration) throws(PressureSourceError) -> PressureReading {
         self.now = now
         if limitsReadAt.isDue(after: limitInterval, at: now) {

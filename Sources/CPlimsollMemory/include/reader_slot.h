@@ -1,21 +1,21 @@
 // A thread-local slot and a barrier in all threads at once: together they move the cost of memory ordering from
 // frequent readers to rare writers.
-#ifndef CPLIMSOLL_MEMORY_SEAT_H
-#define CPLIMSOLL_MEMORY_SEAT_H
+#ifndef CPLIMSOLL_MEMORY_READER_SLOT_H
+#define CPLIMSOLL_MEMORY_READER_SLOT_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 // Initial-exec: with a call, every look-up would have to save registers.
-extern _Thread_local void *plimsoll_thread_seat __attribute__((tls_model("initial-exec")));
+extern _Thread_local void *plimsoll_thread_reader_slot __attribute__((tls_model("initial-exec")));
 
 /// Returns the slot of the calling thread, or NULL.
-static inline void *plimsoll_seat(void) { return plimsoll_thread_seat; }
+static inline void *plimsoll_reader_slot(void) { return plimsoll_thread_reader_slot; }
 
-/// Gives the calling thread the slot `seat`. When the thread ends, `leave` is called with the slot. In a forked child
+/// Gives the calling thread the slot `slot`. When the thread ends, `leave` is called with the slot. In a forked child
 /// the thread has none: a fork handler clears the slot, which fork(3) calls, but not vfork(2) or a bare clone(2).
 /// Returns 0 or the errno of the failed call.
-int plimsoll_take_seat(void *seat, void (*leave)(void *));
+int plimsoll_take_reader_slot(void *slot, void (*leave)(void *));
 
 /// Keeps the compiler, not the processor, from moving reads and writes across the call.
 static inline void plimsoll_compiler_barrier(void) { atomic_signal_fence(memory_order_seq_cst); }

@@ -5,7 +5,7 @@ import Synchronization
 /// A new object is counted before insertion, and a leaving object is subtracted after removal. The limits therefore
 /// always hold for the present objects.
 @usableFromInline
-final class CacheBooks: Sendable {
+final class CacheAccounting: Sendable {
     private struct State {
         var countLimit = 0
         var costLimit = 0

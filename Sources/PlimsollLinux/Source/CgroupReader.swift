@@ -3,7 +3,7 @@ import Plimsoll
 
 /// The state of the observing thread: the files of the group, when each was last read, and the event sources. Used by
 /// one thread at a time.
-final class GroupObserver {
+final class CgroupReader {
     let options: LinuxPressureSource.Options
     let kernel: any Kernel
     let shared: SharedView
@@ -20,7 +20,7 @@ final class GroupObserver {
     private(set) var limitWatch: LimitWatch?
     private(set) var stall: StallWatch
     private(set) var announcement: Announcement
-    private(set) var brake: MemoryHigh?
+    private(set) var throttle: MemoryHigh?
     /// The least free memory of any level but the one with the smallest limit, in bytes. Page cache counts as used.
     var otherFree = KernelText.unlimited
     let residentFile: KernelFile
@@ -78,7 +78,7 @@ final class GroupObserver {
         stall = StallWatch(group.unified, kernel, buffer)
         limitEvents = nil
         thresholds = nil
-        brake = nil
+        throttle = nil
         wire()
     }
 
@@ -90,7 +90,7 @@ final class GroupObserver {
         if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory,
             chain.first?.directory == own
         {
-            brake = MemoryHigh(own, kernel, buffer)
+            throttle = MemoryHigh(own, kernel, buffer)
         }
         limitWatch = chain.first.map { LimitWatch(from: $0, kernel) }
         readLimits()
@@ -114,7 +114,9 @@ final class GroupObserver {
         limitsReadAt = now
         let total = machineMemory?.total ?? KernelText.unlimited
         if !chain.readLimits(total: total) { isLost = true }
-        if let brake, let own = chain.first, let usage = own.usage(), brake.apply(below: own.maximum, usage: usage) {
+        if let throttle, let own = chain.first, let usage = own.usage(),
+            throttle.apply(below: own.maximum, usage: usage)
+        {
             _ = chain.readLimits(total: total)
         }
         tightest = chain.tightest
@@ -190,13 +192,13 @@ struct Health: Equatable {
     var stall = false
     var trigger = false
     var announced = false
-    var brake: Int?
+    var throttle: Int?
     var resident = false
     var machine = false
 
     init() {}
 
-    init(_ observer: GroupObserver) {
+    init(_ observer: CgroupReader) {
         limit = observer.tightest?.limit
         level = observer.tightest.map { ObjectIdentifier($0) }
         usage = observer.tightest?.usageFile.failure == nil
@@ -207,7 +209,7 @@ struct Health: Equatable {
         stall = observer.stall.isLive
         trigger = observer.stall.trigger?.threshold != nil
         announced = observer.announcement.isLive
-        brake = observer.brake?.held?.ours
+        throttle = observer.throttle?.held?.ours
         resident = observer.hasResident
         machine = observer.machineMemory != nil
     }

@@ -3,7 +3,7 @@ import Synchronization
 
 /// The shared state of all exclusive resources of a process: clocks, and whether the process may hold any resource
 /// now.
-final class ExclusiveGround: Sendable {
+final class ExclusiveContext: Sendable {
     private struct State {
         var violations: [ExclusiveResourceError] = []
         var violationCount = 0

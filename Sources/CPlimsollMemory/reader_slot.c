@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "seat.h"
+#include "reader_slot.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -8,25 +8,25 @@
 #include <time.h>
 #include <unistd.h>
 
-_Thread_local void *plimsoll_thread_seat;
+_Thread_local void *plimsoll_thread_reader_slot;
 
 // One for the process: the first `leave` is used for all threads.
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_error;
-static void (*leave_seat)(void *);
+static void (*leave_slot)(void *);
 
-static void leave(void *seat) {
+static void leave(void *slot) {
     // Other destructors may still look something up, and then take another slot.
-    plimsoll_thread_seat = NULL;
-    leave_seat(seat);
+    plimsoll_thread_reader_slot = NULL;
+    leave_slot(slot);
 }
 
 // The slots' memory is wiped in a forked child, where another thread may be given the same slot. So the one thread that
 // continues there must give up the slot. Runs before fork(2) returns in the child; setting a small key to NULL takes no
 // lock and allocates nothing.
 static void forget_in_child(void) {
-    plimsoll_thread_seat = NULL;
+    plimsoll_thread_reader_slot = NULL;
     pthread_setspecific(key, NULL);
 }
 
@@ -35,11 +35,11 @@ static void make_key(void) {
     if (!key_error) key_error = pthread_atfork(NULL, NULL, forget_in_child);
 }
 
-int plimsoll_take_seat(void *seat, void (*leave)(void *)) {
-    leave_seat = leave;
+int plimsoll_take_reader_slot(void *slot, void (*leave)(void *)) {
+    leave_slot = leave;
     pthread_once(&once, make_key);
-    int error = key_error ? key_error : pthread_setspecific(key, seat);
-    if (!error) plimsoll_thread_seat = seat;
+    int error = key_error ? key_error : pthread_setspecific(key, slot);
+    if (!error) plimsoll_thread_reader_slot = slot;
     return error;
 }
 

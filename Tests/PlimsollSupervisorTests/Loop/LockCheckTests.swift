@@ -4,7 +4,7 @@ import Testing
 
 struct LockSightTests {
     @Test func `C48 a lock held while a unit saved does not delay the freeze`() {
-        var sight = LockSight()
+        var sight = LockCheck()
         sight.begin()
         sight.saw(true, at: .milliseconds(10))
         #expect(!sight.isDue(at: .milliseconds(500)))
@@ -16,7 +16,7 @@ struct LockSightTests {
     }
 
     @Test func `C48 an answer from before a unit was ready tells nothing of present locks`() {
-        var sight = LockSight()
+        var sight = LockCheck()
         sight.begin()
         sight.look(at: .milliseconds(10))
         sight.becameReady(at: .milliseconds(32))
@@ -28,7 +28,7 @@ struct LockSightTests {
     }
 
     @Test func `C48 a lasting lock is looked at each second, and a new way out discards the old answer`() {
-        var sight = LockSight()
+        var sight = LockCheck()
         sight.begin()
         sight.becameReady(at: .zero)
         sight.saw(true, at: .zero)

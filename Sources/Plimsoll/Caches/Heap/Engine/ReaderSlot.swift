@@ -11,7 +11,7 @@ public import Synchronization
 /// The reader's order, store before check, needs no fence: the writer makes up for that with a barrier in all
 /// threads (membarrier(2)).
 @frozen @usableFromInline
-struct ThreadSeat {
+struct ReaderSlot {
     @usableFromInline let base: UnsafeMutableRawPointer
 
     @inlinable @inline(__always)
@@ -19,12 +19,12 @@ struct ThreadSeat {
 
     /// The reader slot of the calling thread; `nil` before the thread has one.
     @inlinable @inline(__always)
-    static var current: ThreadSeat? { plimsoll_seat().map { ThreadSeat(base: $0) } }
+    static var current: ReaderSlot? { plimsoll_reader_slot().map { ReaderSlot(base: $0) } }
 
     /// The shard that the thread is reading, or `idle`. 0 in an unowned reader slot: never taken, left, or wiped in
     /// a forked child.
     @inlinable @inline(__always)
-    var visited: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base) }
+    var activeShard: UnsafeMutablePointer<Atomic<UInt>> { AtomicCopy.atomic(UInt.self, base) }
 
     @inlinable @inline(__always)
     static var idle: UInt { 1 }
@@ -32,16 +32,16 @@ struct ThreadSeat {
     /// Offset in bytes from a cache's counters to the thread's own stripe; negative if there is none, 0 in an
     /// unowned reader slot.
     @inlinable @inline(__always)
-    var lane: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 8) }
+    var stripe: UnsafeMutablePointer<Atomic<Int>> { AtomicCopy.atomic(Int.self, base + 8) }
 
     /// Enters `shard`. Returns true if the thread may read the shard's contents until `leave`.
     @inlinable @inline(__always)
     func enter(_ shard: CacheShard) -> Bool {
         // A key's `==` may look into another cache, and a thread cannot be in two shards.
-        guard visited.pointee.load(ordering: .relaxed) == Self.idle else { return false }
+        guard activeShard.pointee.load(ordering: .relaxed) == Self.idle else { return false }
         // Released: a writer that waits for this thread to leave another shard may see this store instead of the
         // leaving.
-        visited.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
+        activeShard.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
         plimsoll_compiler_barrier()
         // Acquires all writes before the shard opened. If this load misses a writer's closing, the writer sees this
         // thread's word after its barrier.
@@ -55,20 +55,20 @@ struct ThreadSeat {
         // Released with this thread's reads, including the retain of the returned value. The barrier is opaque to
         // the optimizer, which could move the retain.
         plimsoll_compiler_barrier()
-        visited.pointee.store(Self.idle, ordering: .releasing)
+        activeShard.pointee.store(Self.idle, ordering: .releasing)
     }
 }
 
 /// The reader slots of all threads.
 @usableFromInline
-enum ThreadSeats {
+enum ReaderSlots {
     /// Number of reader slots. Threads beyond that share one that is always taken, so they take locks.
     private static var capacity: Int { 1023 }
     /// Bytes of a reader slot: processors fetch cache lines in pairs.
     private static var seatBytes: Int { 128 }
 
     /// Number of stripes that threads own alone; threads beyond that count on shared stripes.
-    static let lanes = min(64, max(4, 2 * Int(plimsoll_processor_count())))
+    static let stripes = min(64, max(4, 2 * Int(plimsoll_processor_count())))
 
     // Unchecked by the compiler, but set once before any read, and atomic from then on. A forked child, in which no
     // thread reads, finds zeros.
@@ -90,40 +90,41 @@ enum ThreadSeats {
     /// 4.14).
     static var areThere: Bool { memory != nil }
 
-    private static func seat(_ number: Int, _ memory: UnsafeMutableRawPointer) -> ThreadSeat {
-        ThreadSeat(base: memory + number * seatBytes)
+    private static func reader(_ number: Int, _ memory: UnsafeMutableRawPointer) -> ReaderSlot {
+        ReaderSlot(base: memory + number * seatBytes)
     }
 
     /// Gives the calling thread a reader slot if it has none.
     @usableFromInline
     static func take() {
-        if let seat = ThreadSeat.current, seat.lane.pointee.load(ordering: .relaxed) != 0 { return }
+        if let reader = ReaderSlot.current, reader.stripe.pointee.load(ordering: .relaxed) != 0 { return }
         guard let memory else { return }
         for number in 0..<capacity {
-            let seat = seat(number, memory), lane = number < lanes ? CacheCounters.lane(number) : -1
+            let reader = reader(number, memory), stripe = number < stripes ? CacheCounters.stripe(number) : -1
             // Acquires the counts of the previous owner.
-            guard seat.lane.pointee.compareExchange(expected: 0, desired: lane, ordering: .acquiring).exchanged else {
+            guard reader.stripe.pointee.compareExchange(expected: 0, desired: stripe, ordering: .acquiring).exchanged
+            else {
                 continue
             }
-            seat.visited.pointee.store(ThreadSeat.idle, ordering: .relaxed)
-            // A writer sees this and our first word, or this thread sees its closing: see `ThreadSeat.enter`.
+            reader.activeShard.pointee.store(ReaderSlot.idle, ordering: .relaxed)
+            // A writer sees this and our first word, or this thread sees its closing: see `ReaderSlot.enter`.
             used.max(number + 1, ordering: .sequentiallyConsistent)
             // Without a hook for the thread's end, the thread continues without a reader slot.
-            if plimsoll_take_seat(seat.base, { ThreadSeats.leave($0) }) != 0 { leave(seat.base) }
+            if plimsoll_take_reader_slot(reader.base, { ReaderSlots.leave($0) }) != 0 { leave(reader.base) }
             return
         }
         // No thread that shares this reader slot ever finds it idle.
-        let last = seat(capacity, memory)
-        last.lane.pointee.store(-1, ordering: .relaxed)
-        _ = plimsoll_take_seat(last.base) { ThreadSeats.leave($0) }
+        let last = reader(capacity, memory)
+        last.stripe.pointee.store(-1, ordering: .relaxed)
+        _ = plimsoll_take_reader_slot(last.base) { ReaderSlots.leave($0) }
     }
 
     private static func leave(_ base: UnsafeMutableRawPointer?) {
-        guard let base, let memory, base != seat(capacity, memory).base else { return }
-        let seat = ThreadSeat(base: base)
-        seat.endBorrowing()
-        seat.visited.pointee.store(0, ordering: .relaxed)
-        seat.lane.pointee.store(0, ordering: .releasing)
+        guard let base, let memory, base != reader(capacity, memory).base else { return }
+        let reader = ReaderSlot(base: base)
+        reader.endBorrowing()
+        reader.activeShard.pointee.store(0, ordering: .relaxed)
+        reader.stripe.pointee.store(0, ordering: .releasing)
     }
 
     /// Returns a number that tells closings apart, distinct from the numbers of an open and of a closed shard.
@@ -162,32 +163,32 @@ enum ThreadSeats {
     static func awaitLeaving(_ isClosed: (UInt) -> Bool) -> Bool {
         guard let memory else { return false }
         barrier()
-        var isAnyLent = false
+        var isAnyBorrowed = false
         for number in 0..<used.load(ordering: .acquiring) {
-            let seat = seat(number, memory)
+            let reader = reader(number, memory)
             var looks = 0
             // Acquires the thread's reads, which are over then.
-            while isClosed(seat.visited.pointee.load(ordering: .acquiring)) {
-                precondition(seat.base != plimsoll_seat(), "a key's `==` has used the cache that called it")
+            while isClosed(reader.activeShard.pointee.load(ordering: .acquiring)) {
+                precondition(reader.base != plimsoll_reader_slot(), "a key's `==` has used the cache that called it")
                 looks += 1
                 // A matter of nanoseconds, unless the reader has been preempted.
                 if looks > 100 { plimsoll_nap(50_000) }
             }
             // A thread declares its borrow before leaving.
-            let lender = seat.lender.pointee.load(ordering: .acquiring)
-            if lender != 0, isClosed(lender) { isAnyLent = true }
+            let borrowedFrom = reader.borrowedFrom.pointee.load(ordering: .acquiring)
+            if borrowedFrom != 0, isClosed(borrowedFrom) { isAnyBorrowed = true }
         }
-        return isAnyLent
+        return isAnyBorrowed
     }
 
     /// Calls `body` with the reader slot of each thread that has borrowed out of `shard`, which is closed and
     /// locked.
-    static func forEachBorrower(of shard: CacheShard, _ body: (ThreadSeat) -> Void) {
+    static func forEachBorrower(of shard: CacheShard, _ body: (ReaderSlot) -> Void) {
         guard let memory else { return }
         for number in 0..<used.load(ordering: .acquiring) {
-            let seat = seat(number, memory)
+            let reader = reader(number, memory)
             // Acquires the value's address, or all that the thread has read of the value before.
-            if seat.lender.pointee.load(ordering: .acquiring) == UInt(bitPattern: shard.base) { body(seat) }
+            if reader.borrowedFrom.pointee.load(ordering: .acquiring) == UInt(bitPattern: shard.base) { body(reader) }
         }
     }
 }
@@ -198,16 +199,16 @@ enum ThreadSeats {
 ///
 /// The reader slot holds the bits of the borrowed value meanwhile. A forked child finds zeros there: see
 /// `PurgeableCache.withValue`.
-extension ThreadSeat {
+extension ReaderSlot {
     /// The shard out of which the thread has borrowed; 0 for none.
     @inlinable @inline(__always)
-    var lender: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 16) }
+    var borrowedFrom: UnsafeMutablePointer<Atomic<UInt>> { AtomicCopy.atomic(UInt.self, base + 16) }
     /// Address of the borrowed value in the shard.
     @inlinable @inline(__always)
-    var lent: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 24) }
+    var borrowed: UnsafeMutablePointer<Atomic<UInt>> { AtomicCopy.atomic(UInt.self, base + 24) }
     /// Address of a value to which the thread has been given a reference; 0 for none.
     @inlinable @inline(__always)
-    var given: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 32) }
+    var given: UnsafeMutablePointer<Atomic<UInt>> { AtomicCopy.atomic(UInt.self, base + 32) }
 
     @inlinable @inline(__always)
     static var roomSize: Int { 80 }
@@ -220,10 +221,10 @@ extension ThreadSeat {
     func borrow<Value>(_ value: UnsafeMutablePointer<Value>, of shard: CacheShard) {
         UnsafeMutableRawPointer(room(Value.self)).copyMemory(from: value, byteCount: MemoryLayout<Value>.size)
         // Released: a thread that sees this address also sees that the previous borrow has ended.
-        lent.pointee.store(UInt(bitPattern: value), ordering: .releasing)
+        borrowed.pointee.store(UInt(bitPattern: value), ordering: .releasing)
         // Released with the value's address. A writer that waits for this thread to leave sees the store, because
         // leaving comes later.
-        lender.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
+        borrowedFrom.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
         leave()
     }
 
@@ -232,7 +233,7 @@ extension ThreadSeat {
     func giveBack<Value>(_ value: UnsafeMutablePointer<Value>) {
         // No action of the borrower on the value, such as retaining it, may move below this point.
         plimsoll_compiler_barrier()
-        lender.pointee.store(0, ordering: .releasing)
+        borrowedFrom.pointee.store(0, ordering: .releasing)
         plimsoll_compiler_barrier()
         #if DEBUG
         LendingPoint.ended.pass()
@@ -258,8 +259,8 @@ extension ThreadSeat {
     /// reference given to the thread then leaks, like all else that the thread held.
     func endBorrowing() {
         // Without a borrow, a given reference came too late, and its giver is about to take it back.
-        guard lender.pointee.load(ordering: .relaxed) != 0 else { return }
-        lender.pointee.store(0, ordering: .releasing)
+        guard borrowedFrom.pointee.load(ordering: .relaxed) != 0 else { return }
+        borrowedFrom.pointee.store(0, ordering: .releasing)
         plimsoll_compiler_barrier()
         // A later giver sees, after its barrier, that the gift came too late, and takes the reference back.
         given.pointee.store(0, ordering: .relaxed)
