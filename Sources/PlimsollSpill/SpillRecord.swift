@@ -66,9 +66,7 @@ struct SpillRecord {
     /// Returns the name of a record in the store: short, with characters that every store accepts. Two keys with one
     /// name cause misses, nothing worse.
     func name(of key: [UInt8]) -> String {
-        // FNV-1a (Fowler, Noll, Vo).
-        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-        for byte in key { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
+        let hash = FNV1a.hash(key)
         return
             "\(prefix):\(String(generation, radix: 36)):\(String(hash, radix: 36))\(String(CRC32C.checksum(key), radix: 36))"
     }

@@ -128,9 +128,6 @@ package final class Alarms: Sendable {
     /// Number of alarms in the queues: pending ones and some cancelled ones. For tests.
     var pending: Int { state.withLock { $0.deadlines.count + $0.timers.count } }
 
-    /// True if a manual clock moves time; the thread that moves the clock then makes the calls.
-    var isByHand: Bool { time.onStep != nil }
-
     /// Sets the closure to notify of a gap before any timer fires. The closure must not block the thread. Timers
     /// stay held until `release` is called.
     package func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) { onGap.withLock { $0 = body } }

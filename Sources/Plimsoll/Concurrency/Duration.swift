@@ -52,7 +52,7 @@ extension Duration {
     /// bare number is seconds. The maximum is about 30 years. Returns `nil` for any other text.
     package init?(plimsoll text: some StringProtocol) {
         let digits = text.prefix { $0.isASCII && $0.isNumber }
-        guard let number = Int64(digits), number <= 1_000_000_000 else { return nil }
+        guard let number = Int64(digits), number <= 1_000_000_000_000 else { return nil }
         switch text.dropFirst(digits.count) {
         case "ms": self = .milliseconds(number)
         case "s", "": self = .seconds(number)
@@ -60,6 +60,7 @@ extension Duration {
         case "h": self = .seconds(number * 3600)
         default: return nil
         }
+        guard self <= .seconds(1_000_000_000) else { return nil }
     }
 }
 

@@ -14,7 +14,7 @@ struct SimulationRequest: Sendable, Hashable {
     /// - Throws: `ResourceManagerError` if `text` is invalid; the error lists the allowed forms.
     init(_ text: String) throws(ResourceManagerError) {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-        let level = PressureLevel.allCases.first { "\($0)" == parts[0] }
+        let level = PressureLevel(name: parts[0])
         guard parts.count == 2, let level, parts[1].last?.isLetter == true,
             let duration = Duration(plimsoll: parts[1]), duration > .zero
         else {

@@ -15,6 +15,14 @@ public enum PressureLevel: UInt8, Sendable, Hashable, Comparable, CaseIterable, 
     var below: PressureLevel { PressureLevel(rawValue: rawValue == 0 ? 0 : rawValue - 1) ?? .normal }
 }
 
+extension PressureLevel {
+    /// Returns the level with this name, as `description` gives the name; `nil` if there is none.
+    package init?(name: some StringProtocol) {
+        guard let level = Self.allCases.first(where: { $0.description == name }) else { return nil }
+        self = level
+    }
+}
+
 extension PressureLevel: CustomStringConvertible {
     public var description: String {
         switch self {

@@ -198,3 +198,18 @@ package struct CRC32C {
         return sum.value
     }
 }
+
+/// FNV-1a with 64 bits (Fowler, Noll, Vo). Detects accidents and spreads names; no defence against malice.
+package struct FNV1a: Sendable {
+    /// The hash of all bytes added so far.
+    package private(set) var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    package init() {}
+
+    package mutating func add(_ byte: UInt8) { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
+
+    /// Returns the hash of `bytes`.
+    package static func hash(_ bytes: some Sequence<UInt8>) -> UInt64 {
+        bytes.reduce(into: FNV1a()) { $0.add($1) }.hash
+    }
+}

@@ -120,7 +120,7 @@ struct KeptBytes {
 
     /// Returns all bytes with the checksum appended.
     mutating func sealed() -> [UInt8] {
-        put(Int64(bitPattern: Self.sum(bytes[...])))
+        put(Int64(bitPattern: FNV1a.hash(bytes[...])))
         return bytes
     }
 
@@ -138,7 +138,7 @@ struct KeptBytes {
         position += 1
         self.bytes = Array(bytes.dropLast(8))
         var sum = KeptBytes(end: Array(bytes.suffix(8)))
-        guard try UInt64(bitPattern: sum.number()) == Self.sum(self.bytes[...]) else {
+        guard try UInt64(bitPattern: sum.number()) == FNV1a.hash(self.bytes[...]) else {
             throw Problem(reason: "it is damaged")
         }
     }
@@ -163,9 +163,4 @@ struct KeptBytes {
     }
 
     mutating func text() throws(Problem) -> String { String(decoding: try field(), as: UTF8.self) }
-
-    /// FNV-1a (Fowler, Noll, Vo): detects accidents, not malice.
-    private static func sum(_ bytes: ArraySlice<UInt8>) -> UInt64 {
-        bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01b3 }
-    }
 }

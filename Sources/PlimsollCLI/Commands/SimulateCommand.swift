@@ -31,7 +31,7 @@ struct SimulateCommand: ParsableCommand {
     private var incidents: [Incident] {
         trace == "incidents" ? Incident.allCases : Incident(rawValue: trace).map { [$0] } ?? []
     }
-    private var level: PressureLevel? { PressureLevel.allCases.first { "\($0)" == trace } }
+    private var level: PressureLevel? { PressureLevel(name: trace) }
 
     func validate() throws {
         if let level {

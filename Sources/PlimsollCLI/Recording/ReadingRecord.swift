@@ -44,7 +44,7 @@ struct ReadingRecord: Codable, Equatable {
             ("oomEvents", oomEvents), ("oomKillEvents", oomKillEvents),
         ]
         for case (let name, let value?) in sizes where value < 0 { return "\(name) is \(value); allowed is 0 or more" }
-        if let announced, level(announced) == nil {
+        if let announced, PressureLevel(name: announced) == nil {
             let allowed = PressureLevel.allCases.map(\.description).joined(separator: ", ")
             return "announced is \"\(printable(announced))\"; allowed are \(allowed)"
         }
@@ -63,9 +63,8 @@ struct ReadingRecord: Codable, Equatable {
             events: oomKillEvents.map {
                 .init(high: highEvents ?? 0, max: maxEvents ?? 0, oom: oomEvents ?? 0, oomKill: $0)
             },
-            announced: announced.flatMap(level))
+            announced: announced.flatMap { PressureLevel(name: $0) })
     }
 }
 
 private func microseconds(_ duration: Duration) -> Int { Int(duration.inNanoseconds / 1000) }
-private func level(_ name: String) -> PressureLevel? { PressureLevel.allCases.first { $0.description == name } }

@@ -119,7 +119,7 @@ final class DemoSide {
         switch event.kind {
         case .listening: return nil
         case .level:
-            guard let level = PressureLevel.allCases.first(where: { $0.description == event.level }) else { return nil }
+            guard let level = event.level.flatMap({ PressureLevel(name: $0) }) else { return nil }
             record.levels.append((at, level))
             return .init(at: at, side: record.name, text: "level \(level)")
         case .purge:

@@ -72,15 +72,15 @@ extension LinuxEnvironment {
         guard file >= 0 else { return .failure(KernelError(number: -file)) }
         defer { kernel.close(file) }
         let piece = TextBuffer(capacity: 65536)
-        var hash: UInt64 = 0xcbf2_9ce4_8422_2325, size = 0
+        var hash = FNV1a(), size = 0
         while size < Self.mostHashed {
             let count = kernel.read(file, from: size, into: piece.bytes)
             if count < 0 { return .failure(KernelError(number: Int32(clamping: -count))) }
             if count == 0 { break }
-            for byte in piece.bytes[..<count] { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
+            for byte in piece.bytes[..<count] { hash.add(byte) }
             size += count
         }
-        return .success((hash, size))
+        return .success((hash.hash, size))
     }
 
     // MARK: Time zone and locale

@@ -29,7 +29,7 @@ extension CgroupReader {
         var report = CapabilityReport()
         reportLimit(&report)
         reportUsage(&report)
-        reportBells(&report)
+        reportEventSources(&report)
         reportStall(&report)
         reportAnnouncements(&report)
         reportBrake(&report)
@@ -84,7 +84,7 @@ extension CgroupReader {
         }
     }
 
-    private func reportBells(_ report: inout CapabilityReport) {
+    private func reportEventSources(_ report: inout CapabilityReport) {
         if let limitEvents, limitEvents.counts != nil {
             let silent = limitEvents.isBellLive ? "" : ", which counts but wakes nobody"
             report.live("limit events", limitEvents.file.path + silent)

@@ -21,7 +21,7 @@ extension CgroupReader {
 
         if healthCheckedAt.isDue(after: .seconds(1), at: now) {
             healthCheckedAt = now
-            armBells()
+            armEventSources()
             readResident()
             if health != Health(self) { publish() }
             if !isLost { lookup.recovered() }

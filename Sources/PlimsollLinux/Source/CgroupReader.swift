@@ -95,17 +95,17 @@ final class CgroupReader {
         limitWatch = chain.first.map { LimitWatch(from: $0, kernel) }
         readLimits()
         _ = stall.totals(at: now)
-        armBells()
+        armEventSources()
         if residentReadAt.isDue(after: .seconds(1), at: now) { readResident() }
         publish()
     }
 
     func readMembership() -> UInt64? {
         membershipFile.read { text in
-            // FNV-1a: only used to see if the text has changed.
-            var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-            for index in text.indices { hash = (hash ^ UInt64(text[index])) &* 0x100_0000_01b3 }
-            return hash
+            // Only used to see if the text has changed.
+            var sum = FNV1a()
+            for index in text.indices { sum.add(text[index]) }
+            return sum.hash
         }
     }
 
@@ -159,7 +159,7 @@ final class CgroupReader {
     }
 
     /// Arms the event sources that are not armed and whose back-off is over.
-    func armBells() {
+    func armEventSources() {
         announcement.arm(at: now)
         if wantsTrigger { stall.armTrigger(at: now) }
         if let thresholds, thresholds.warningUsage == nil { setThresholds() }

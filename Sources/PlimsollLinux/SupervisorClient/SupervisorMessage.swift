@@ -65,7 +65,7 @@ package enum SupervisorMessage: Sendable, Hashable {
         switch line.verb {
         case "level":
             let name = try line.text("is")
-            guard let level = PressureLevel.allCases.first(where: { "\($0)" == name }) else { throw .invalid("is") }
+            guard let level = PressureLevel(name: name) else { throw .invalid("is") }
             self = .level(level)
         case "release": self = .release(ByteCount(try line.bytes("bytes")))
         case "background": self = .background(deadline: try line.milliseconds("deadline"))

@@ -98,7 +98,7 @@ struct AdminCommandHandler: Sendable {
     }
 
     private func rehearsal(_ request: AdminRequest) throws(AdminRefusal) -> (PressureLevel, Duration) {
-        guard let level = PressureLevel.allCases.first(where: { "\($0)" == request.level }) else {
+        guard let level = request.level.flatMap({ PressureLevel(name: $0) }) else {
             throw AdminRefusal(.malformed, "simulate needs a \"level\": normal, warning or critical")
         }
         guard level != .normal else { return (.normal, .zero) }

@@ -57,7 +57,7 @@ struct AdminChange {
     }
 
     private func simulate(_ query: [String: String]) throws(Mistake) -> String {
-        guard let level = PressureLevel.allCases.first(where: { "\($0)" == query["level"] }) else {
+        guard let level = query["level"].flatMap({ PressureLevel(name: $0) }) else {
             throw Mistake(
                 description: "level is \"\(query["level"]?.prefix(32) ?? "")\", allowed is normal, warning or critical")
         }

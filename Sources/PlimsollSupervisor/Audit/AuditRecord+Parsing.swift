@@ -83,7 +83,7 @@ private struct Fields {
 
     func level(_ key: String) throws(AuditRecord.Mistake) -> PressureLevel {
         let name = try string(key)
-        if let level = PressureLevel.allCases.first(where: { $0.name == name }) { return level }
+        if let level = PressureLevel(name: name) { return level }
         throw AuditRecord.Mistake(description: "\(key) is not normal, warning or critical")
     }
 

@@ -67,7 +67,7 @@ extension SupervisorEngine {
 
     /// Jitter of up to half the spacing, constant for a given name (FNV-1a).
     private func jitter(_ name: String) -> Duration {
-        let hash = name.utf8.reduce(UInt64(0xcbf2_9ce4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+        let hash = FNV1a.hash(name.utf8)
         return policy.thawSpacing * (Double(hash >> 40) / Double(1 << 25))
     }
 

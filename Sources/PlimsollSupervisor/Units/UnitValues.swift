@@ -29,11 +29,9 @@ enum UnitValues {
 
     /// Parses a whole number of `ms`, `s`, `m` or `h`, of at most 1,000 days.
     static func duration(_ text: String) -> Duration? {
-        let digits = text.prefix { $0.isASCII && $0.isNumber }
-        let units: [Substring: Int] = ["ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000]
-        guard let number = Int(digits), let unit = units[text.dropFirst(digits.count)], number <= 86_400_000_000 / unit
+        guard text.last?.isLetter == true, let duration = Duration(plimsoll: text), duration <= .seconds(86_400_000)
         else { return nil }
-        return .milliseconds(number * unit)
+        return duration
     }
 
     /// Tells whether `name` may name a unit. Unit names also name files and control groups.

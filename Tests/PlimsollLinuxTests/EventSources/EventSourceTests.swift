@@ -130,7 +130,7 @@ import Testing
         #expect(turner.wait() > .milliseconds(40))
     }
 
-    @Test func `version 1 bells stand at the margins, and move with the limit`() throws {
+    @Test func `version 1 thresholds stand at the margins, and move with the limit`() throws {
         let control = Machines.v1Group + "/cgroup.event_control"
         let turner = Turner(Machines.hybrid())
         func usages() -> [String] {
@@ -151,7 +151,7 @@ import Testing
         _ = try turner.read()
         #expect(turner.wait() == .seconds(1))
         _ = try turner.read()
-        // The kernel adds to all eventfds but the wake bell's, which was made first.
+        // The kernel adds to all eventfds but the wakeup's, which was made first.
         turner.kernel.edit { state in
             for event in state.events.keys.sorted().dropFirst() where !state.watches.values.contains(event) { state.events[event] = 1 }
         }
@@ -184,7 +184,7 @@ import Testing
         #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(256))
     }
 
-    @Test func `version 1 bells already passed by page cache do not promise to ring`() throws {
+    @Test func `version 1 thresholds already passed by page cache do not promise to ring`() throws {
         let turner = Turner(Machines.hybrid())
         _ = try turner.read()
         #expect(turner.source.rings)
@@ -194,7 +194,7 @@ import Testing
         #expect(!turner.source.rings)
     }
 
-    @Test func `version 1 without permission has no bells, gives the reason, and looks instead`() throws {
+    @Test func `version 1 without permission has no event sources, gives the reason, and looks instead`() throws {
         let kernel = ScriptedKernel(Machines.hybrid())
         kernel.edit { $0.refusals[Machines.v1Group + "/cgroup.event_control"] = EACCES }
         let turner = Turner(kernel)

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLinux
 
-/// A bell that is rung while it is being silenced.
+/// A wakeup during the clearing of an earlier one.
 @Suite struct WakeBellTests {
     /// The machine's kernel, which has something done before each call that empties an eventfd.
     final class Interrupting: Kernel {

@@ -31,7 +31,7 @@ import Testing
         #expect(try Turner(Machines.hybrid()).read().lazyFreed == nil)
     }
 
-    @Test func `T18 a group filled with volatile pages shows no level, and the bells do not promise to ring`() throws {
+    @Test func `T18 a group filled with volatile pages shows no level, and the event sources do not promise to ring`() throws {
         let turner = Turner(Machines.hybrid())
         var assessor = PressureAssessor()
         for step in 0..<200 {
