@@ -6,7 +6,7 @@ import Testing
 @testable import PlimsollLinux
 
 /// What ends a wait, what does not, and that nothing can make it spin.
-@Suite struct BellTests {
+@Suite struct EventSourceTests {
     let events = Machines.main + "/memory.events"
     let stall = Machines.main + "/memory.pressure"
 

@@ -6,7 +6,7 @@ import Testing
 @testable import PlimsollLinux
 
 /// A wakeup during the clearing of an earlier one.
-@Suite struct WakeBellTests {
+@Suite struct WakeupTests {
     /// The machine's kernel, which has something done before each call that empties an eventfd.
     final class Interrupting: Kernel {
         let host = HostKernel()

@@ -2,7 +2,7 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-struct LockSightTests {
+struct LockCheckTests {
     @Test func `C48 a lock held while a unit saved does not delay the freeze`() {
         var sight = LockCheck()
         sight.begin()

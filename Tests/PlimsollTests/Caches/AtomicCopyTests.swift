@@ -3,7 +3,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite struct CacheWordsTests {
+@Suite struct AtomicCopyTests {
     @Test func `every size at every alignment is copied whole, without a byte beside`() {
         var random = SeededGenerator(seed: 1)
         let source = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 16)
