@@ -21,7 +21,10 @@ import Testing
 
     @Test func `a unit with readiness notices counts as started with the notice, and not before`() async throws {
         let directory = Fixture.Directory(), go = "\(directory.path)/go"
-        let database = perl("database", "select(undef, undef, undef, 0.01) until -e '\(go)'; say_it('READY=1'); sleep 1000") { $0.notify = true }
+        let database = perl("database", "select(undef, undef, undef, 0.01) until -e '\(go)'; say_it('READY=1'); sleep 1000") {
+            // On a busy machine the polls below take longer than the default.
+            ($0.notify, $0.startTime) = (true, .seconds(1000))
+        }
         let fleet = try RunningFleet([database, .shell("web") { $0.dependencies = ["database"] }])
         #expect(await fleet.waits { fleet.state("database") == .starting })
         let turns = fleet.supervisor.turns.load(ordering: .relaxed)
