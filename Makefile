@@ -95,7 +95,7 @@ ecosystem: swift ## The adapters' tests against real servers; installs what they
 	else Tests/tell --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
-SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable
+SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
 sanitize: swift ## The cache's tests under the address and thread sanitizers; SANITIZED="..." chooses others
 	swift test --disable-xctest --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
 	@mkdir -p out; rm -f out/tsan.*

@@ -11,7 +11,7 @@ package final class ChargeMeter: Sendable {
     // ceiling by an instant is bounded by one entry per thread, and the next reading sees that charge.
     private let held = Atomic<Int>(0)
     private let ceiling = Atomic<Int>(Int.max)
-    private let eventSource = Atomic<Int>(Int.max)
+    private let wakeMark = Atomic<Int>(Int.max)
     private let ringsWhenRefusing: Bool
     private let wake: @Sendable () -> Void
 
@@ -43,7 +43,7 @@ package final class ChargeMeter: Sendable {
             }
             let (exchanged, original) = held.weakCompareExchange(expected: now, desired: next, ordering: .relaxed)
             if exchanged {
-                if next > eventSource.load(ordering: .relaxed) { ring() }
+                if next > wakeMark.load(ordering: .relaxed) { ring() }
                 return true
             }
             now = original
@@ -65,7 +65,7 @@ package final class ChargeMeter: Sendable {
 
     private func ring() {
         // Only the thread that disarms the wake-up sends it: one wake-up per reading.
-        if eventSource.exchange(Int.max, ordering: .relaxed) != Int.max { wake() }
+        if wakeMark.exchange(Int.max, ordering: .relaxed) != Int.max { wake() }
     }
 
     /// Sets how much more may be taken until the next reading. The allowance counts from `mark`, the bytes held
@@ -75,6 +75,6 @@ package final class ChargeMeter: Sendable {
         // With no room at all, every charge would wake the manager, thousands of times a second, to no use. The
         // manager polls often enough then.
         let isSilent = allowance == .max || allowance == .zero
-        eventSource.store(isSilent ? Int.max : (mark + allowance * 0.5).bytes, ordering: .relaxed)
+        wakeMark.store(isSilent ? Int.max : (mark + allowance * 0.5).bytes, ordering: .relaxed)
     }
 }

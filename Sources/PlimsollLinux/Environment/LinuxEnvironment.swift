@@ -21,7 +21,7 @@ final class LinuxEnvironment: EnvironmentSource {
         var files: PathWatches
         var clock: ClockWatch
         var devices: DeviceWatch
-        var eventSource: Wakeup?
+        var wakeup: Wakeup?
         var hasThread = false
         /// True if no thread could be started.
         var hasNoThread = false
@@ -54,19 +54,19 @@ final class LinuxEnvironment: EnvironmentSource {
     func watch(_ kind: Kind) -> Bool {
         guard !isForked, Self.isKnown(kind) else { return false }
         let now = now
-        let (starts, eventSource): (Bool, Wakeup?) = state.withLock { state in
+        let (starts, wakeup): (Bool, Wakeup?) = state.withLock { state in
             state.counts[kind, default: 0] += 1
             guard state.counts[kind] == 1 else { return (false, nil) }
             if let paths = paths(for: kind) { state.files.add(kind, paths, at: now) }
             if ClockWatch.served.contains(kind) { state.clock.add(kind, at: now) }
             if Self.isDevice(kind) { state.devices.add(kind, at: now) }
-            let eventSource = state.eventSource ?? Wakeup(kernel)
-            state.eventSource = eventSource
+            let wakeup = state.wakeup ?? Wakeup(kernel)
+            state.wakeup = wakeup
             defer { state.hasThread = true }
-            return (!state.hasThread, eventSource)
+            return (!state.hasThread, wakeup)
         }
         // The thread must start to poll the new files.
-        eventSource?.ring()
+        wakeup?.ring()
         if starts { startThread() }
         return true
     }
@@ -74,16 +74,16 @@ final class LinuxEnvironment: EnvironmentSource {
     func unwatch(_ kind: Kind) {
         if isForked { return }
         let now = now
-        let eventSource: Wakeup? = state.withLock { state in
+        let wakeup: Wakeup? = state.withLock { state in
             guard let count = state.counts[kind] else { return nil }
             state.counts[kind] = count > 1 ? count - 1 : nil
             guard count == 1 else { return nil }
             state.files.remove(kind)
             state.clock.remove(kind, at: now)
             state.devices.remove(kind)
-            return state.eventSource
+            return state.wakeup
         }
-        eventSource?.ring()
+        wakeup?.ring()
     }
 
     func collect() {
@@ -119,11 +119,11 @@ final class LinuxEnvironment: EnvironmentSource {
             let ready = kernel.wait(for: files, nanoseconds: wait.inNanoseconds)
             // The kernel refuses to wait: sleep rather than spin.
             if ready < 0 { usleep(10_000) }
-            if let eventSource = state.withLock({ $0.eventSource }) {
+            if let wakeup = state.withLock({ $0.wakeup }) {
                 if files[0].revents == 0 {
-                    _ = eventSource.take()
-                } else if !eventSource.heard(files[0].revents) {
-                    eventSource.repair()
+                    _ = wakeup.take()
+                } else if !wakeup.heard(files[0].revents) {
+                    wakeup.repair()
                 }
             }
             hear(asked: false)
@@ -139,25 +139,25 @@ final class LinuxEnvironment: EnvironmentSource {
                 state.files.close()
                 state.clock.close()
                 state.devices.close()
-                (state.eventSource, state.hasThread) = (nil, false)
+                (state.wakeup, state.hasThread) = (nil, false)
                 return nil
             }
             // Longer than any thread of a process can wait.
             var wait = Duration.seconds(1 << 30)
-            var eventSource = EventSource(POLLIN)
-            eventSource.file = state.eventSource?.file ?? -1
+            var source = EventSource(POLLIN)
+            source.file = state.wakeup?.file ?? -1
             // Without an eventfd the flag is checked periodically, until one can be made.
-            if eventSource.file < 0 {
-                if state.eventSource?.repair() == true { wait = .zero }
-                eventSource.file = state.eventSource?.file ?? -1
-                if eventSource.file < 0 { wait = min(wait, .seconds(1)) }
+            if source.file < 0 {
+                if state.wakeup?.repair() == true { wait = .zero }
+                source.file = state.wakeup?.file ?? -1
+                if source.file < 0 { wait = min(wait, .seconds(1)) }
             }
-            for (slot, eventSource) in [
-                eventSource, state.files.eventSource, state.clock.eventSource, state.devices.eventSource,
+            for (slot, source) in [
+                source, state.files.eventSource, state.clock.eventSource, state.devices.eventSource,
             ].enumerated() {
                 files[slot] = pollfd(
-                    fd: eventSource.isHeard(at: now) ? eventSource.file : -1, events: eventSource.events, revents: 0)
-                if let rest = eventSource.rest(at: now) { wait = min(wait, max(rest, .milliseconds(1))) }
+                    fd: source.isHeard(at: now) ? source.file : -1, events: source.events, revents: 0)
+                if let rest = source.rest(at: now) { wait = min(wait, max(rest, .milliseconds(1))) }
             }
             for retry in [state.files.retry, state.clock.retry, state.devices.retry] {
                 if let again = retry.wait(at: now) { wait = min(wait, max(again, .milliseconds(1))) }

@@ -23,7 +23,7 @@ final class LinkLoop: Sendable {
     }
 
     /// Wake-up that ends a wait, because there is a message to send.
-    let eventSource: Wakeup
+    let wakeup: Wakeup
     private let path: String
     let kernel: any Kernel
     private let orders: LinkOrders
@@ -41,7 +41,7 @@ final class LinkLoop: Sendable {
         time: Timekeeper = .running
     ) {
         (self.path, self.kernel, self.orders, firstPause, self.time) = (path, kernel, orders, pause, time)
-        eventSource = Wakeup(kernel)
+        wakeup = Wakeup(kernel)
     }
 
     // MARK: From any thread
@@ -50,7 +50,7 @@ final class LinkLoop: Sendable {
 
     func stop() {
         state.withLock { $0.isStopped = true }
-        eventSource.ring()
+        wakeup.ring()
     }
 
     func ask(_ message: ChildMessage, _ answer: Answer) {
@@ -59,7 +59,7 @@ final class LinkLoop: Sendable {
             state.questions.append((message, answer))
             return true
         }
-        if isTaken { eventSource.ring() } else { answer.resume(returning: false) }
+        if isTaken { wakeup.ring() } else { answer.resume(returning: false) }
     }
 
     /// Requests that the supervisor freeze this process. Returns the reason if that is impossible. Called by the
@@ -73,7 +73,7 @@ final class LinkLoop: Sendable {
         guard isConnected else {
             return "no supervisor is connected that could make this process stand still: it stays quiesced"
         }
-        eventSource.ring()
+        wakeup.ring()
         return nil
     }
 
@@ -86,7 +86,7 @@ final class LinkLoop: Sendable {
                 state.waiting.append(done)
                 return true
             }
-            if isTaken { eventSource.ring() } else { done.resume() }
+            if isTaken { wakeup.ring() } else { done.resume() }
         }
     }
 
@@ -156,7 +156,7 @@ final class LinkLoop: Sendable {
         defer { for done in waiting { done.resume() } }
         guard stream.flush() else { return }
         let sight = orders.look()
-        if sight.needsSave { orders.saveAgain { [eventSource] in eventSource.ring() } }
+        if sight.needsSave { orders.saveAgain { [wakeup] in wakeup.ring() } }
         if sight.isSavedAwaited { diff.forgetSaved() }
         for message in sight.messages where diff.isChange(message) {
             guard stream.send({ message.encoded($0) }) else { return }
@@ -197,7 +197,7 @@ final class LinkLoop: Sendable {
                 case .keepAlive(let number, let isAccepted): answer(number, isAccepted)
                 case .some(let message):
                     if case .level(let level) = message { state.withLock { $0.status.level = level } }
-                    orders.obey(message) { [eventSource] in eventSource.ring() }
+                    orders.obey(message) { [wakeup] in wakeup.ring() }
                 }
             }
         } catch {
@@ -231,16 +231,16 @@ extension LinkLoop {
     /// Blocks until `file` is ready, a wake-up comes or the time is over. Returns true if `file` is ready.
     func wait(for file: Int32, writing: Bool, atMost limit: Duration) -> Bool {
         withUnsafeTemporaryAllocation(of: pollfd.self, capacity: 2) { files in
-            files[0] = pollfd(fd: eventSource.file, events: Int16(POLLIN), revents: 0)
+            files[0] = pollfd(fd: wakeup.file, events: Int16(POLLIN), revents: 0)
             files[1] = pollfd(fd: file, events: Int16(writing ? POLLIN | POLLOUT : POLLIN), revents: 0)
             // Without an eventfd the flag is checked periodically.
-            let limit = eventSource.file < 0 ? min(limit, .milliseconds(50)) : limit
+            let limit = wakeup.file < 0 ? min(limit, .milliseconds(50)) : limit
             let ready = kernel.wait(for: files, nanoseconds: max(0, limit.inNanoseconds))
             if ready < 0 { usleep(10_000) }  // No memory for a wait: sleep rather than spin.
             if files[0].revents == 0 {
-                _ = eventSource.take()
-            } else if !eventSource.heard(files[0].revents) {
-                eventSource.repair()
+                _ = wakeup.take()
+            } else if !wakeup.heard(files[0].revents) {
+                wakeup.repair()
             }
             return ready > 0 && files[1].revents != 0
         }

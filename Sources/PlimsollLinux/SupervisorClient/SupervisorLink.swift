@@ -67,8 +67,8 @@ public final class SupervisorLink: Sendable {
         let loop = LinkLoop(
             manager, path, kernel, LinkPause(first: firstPause), LinkOrders(manager, onEnding: onEnding))
         self.loop = loop
-        transitions = Task { [eventSource = loop.eventSource, transitions = manager.lifecycle.transitions] in
-            for await _ in transitions { eventSource.ring() }
+        transitions = Task { [wakeup = loop.wakeup, transitions = manager.lifecycle.transitions] in
+            for await _ in transitions { wakeup.ring() }
         }
         // `saved` must be retracted before the service accepts new work. A service frozen a moment later is killed on
         // the strength of that message.

@@ -37,7 +37,7 @@ final class AdminLoop {
 
     private func turn() {
         let before = server.time.elapsed()
-        files[0] = pollfd(fd: server.eventSource, events: Int16(POLLIN), revents: 0)
+        files[0] = pollfd(fd: server.wakeup, events: Int16(POLLIN), revents: 0)
         files[1] = pollfd(fd: before < acceptsFrom ? -1 : server.socket.file, events: Int16(POLLIN), revents: 0)
         var wait = before < acceptsFrom ? acceptsFrom - before : .seconds(3600)
         for (index, connection) in connections.enumerated() {
@@ -48,7 +48,7 @@ final class AdminLoop {
         }
         _ = server.kernel.wait(for: files, nanoseconds: wait.inNanoseconds)
         let now = server.time.elapsed()
-        if files[0].revents != 0 { _ = server.kernel.drain(server.eventSource) }
+        if files[0].revents != 0 { _ = server.kernel.drain(server.wakeup) }
         for (id, line) in server.takeFinished() { finish(id, line, at: now) }
         for (index, connection) in connections.enumerated() where connection.isOpen {
             serve(connection, files[index + 2].revents, at: now)

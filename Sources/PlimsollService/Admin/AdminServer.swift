@@ -16,7 +16,7 @@ final class AdminServer: Sendable {
     let changeWorker = AdminChangeWorker()
     let kernel = HostKernel()
     /// The eventfd that wakes the loop.
-    let eventSource: Int32
+    let wakeup: Int32
     private let finished = Mutex<[(connection: UInt64, line: [UInt8])]>([])
     // Acquire/release ordering: a thread that sees the stop also sees all writes before the stop.
     private let stopped = Atomic<Bool>(false)
@@ -35,16 +35,16 @@ final class AdminServer: Sendable {
             )
         }
         do { socket = try PrivateSocket(at: path) } catch { throw AdminError(error) }
-        eventSource = kernel.makeEvent()
-        guard eventSource >= 0 else {
+        wakeup = kernel.makeEvent()
+        guard wakeup >= 0 else {
             throw AdminError(
                 .failed,
-                "no eventfd for the admin socket at \(path): \(String(cString: strerror(-eventSource))); raise the limit of open files (RLIMIT_NOFILE)"
+                "no eventfd for the admin socket at \(path): \(String(cString: strerror(-wakeup))); raise the limit of open files (RLIMIT_NOFILE)"
             )
         }
     }
 
-    deinit { if eventSource >= 0 { close(eventSource) } }
+    deinit { if wakeup >= 0 { close(wakeup) } }
 
     func start() throws(AdminError) {
         let isServed = Thread.start("plimsoll-admin") { [self] in AdminLoop(self).run() }
@@ -76,7 +76,7 @@ final class AdminServer: Sendable {
     func ring() {
         withUnsafeTemporaryAllocation(of: UInt64.self, capacity: 1) { one in
             one[0] = 1
-            one.withMemoryRebound(to: UInt8.self) { _ = kernel.write(eventSource, UnsafeBufferPointer($0)) }
+            one.withMemoryRebound(to: UInt8.self) { _ = kernel.write(wakeup, UnsafeBufferPointer($0)) }
         }
     }
 

@@ -19,7 +19,7 @@ final class EventQueue: Sendable {
     }
 
     private let queue: Int32
-    private let eventSource: Int32
+    private let wakeup: Int32
     /// Files that the kernel has not accepted yet; each is retried.
     private let unwatched = Mutex(Unwatched())
     private static let bellToken = Token.max
@@ -27,18 +27,18 @@ final class EventQueue: Sendable {
     /// - Throws: an error if the process may open no more files.
     init() throws(SupervisorError) {
         queue = plimsoll_queue()
-        eventSource = plimsoll_bell()
-        guard queue >= 0, eventSource >= 0 else {
-            throw SupervisorError("no event queue: \(String(cString: strerror(-min(queue, eventSource))))")
+        wakeup = plimsoll_bell()
+        guard queue >= 0, wakeup >= 0 else {
+            throw SupervisorError("no event queue: \(String(cString: strerror(-min(queue, wakeup))))")
         }
         // Without the wake-up file, no thread could stop a waiting one.
-        let result = plimsoll_queue_watch(queue, eventSource, plimsoll_readable.rawValue, Self.bellToken)
+        let result = plimsoll_queue_watch(queue, wakeup, plimsoll_readable.rawValue, Self.bellToken)
         guard result == 0 else { throw SupervisorError("no event queue: \(String(cString: strerror(-result)))") }
     }
 
     deinit {
         close(queue)
-        close(eventSource)
+        close(wakeup)
     }
 
     /// Reports `file` by `token` from `wait` from now on. If the kernel can't watch the file for lack of memory or
@@ -102,7 +102,7 @@ final class EventQueue: Sendable {
     /// Sends a wake-up that ends the current wait, or else the next.
     func ring() {
         var one: UInt64 = 1
-        _ = write(eventSource, &one, 8)
+        _ = write(wakeup, &one, 8)
     }
 
     /// Blocks until a file is ready, a wake-up arrives, or `limit` has passed. Then calls `body` with the tokens of the
@@ -123,7 +123,7 @@ final class EventQueue: Sendable {
                     continue
                 }
                 var rings: UInt64 = 0
-                _ = read(eventSource, &rings, 8)
+                _ = read(wakeup, &rings, 8)
                 isRung = true
             }
             return isRung

@@ -38,29 +38,29 @@ import Testing
 
     private let kernel = Interrupting()
 
-    private func isReady(_ eventSource: Wakeup) -> Bool {
-        var file = pollfd(fd: eventSource.file, events: Int16(POLLIN), revents: 0)
+    private func isReady(_ wakeup: Wakeup) -> Bool {
+        var file = pollfd(fd: wakeup.file, events: Int16(POLLIN), revents: 0)
         return poll(&file, 1, 0) == 1
     }
 
     @Test(arguments: [true, false])
     func `a wakeup during clearing is not lost`(wasReady: Bool) {
-        let eventSource = Wakeup(kernel)
-        eventSource.ring()
-        kernel.beforeDrain.withLock { $0 = { eventSource.ring() } }
-        #expect(wasReady ? eventSource.heard(Int16(POLLIN)) : eventSource.take())
-        #expect(!isReady(eventSource), "what was rung so far is heard")
-        eventSource.ring()
-        #expect(isReady(eventSource) && eventSource.take() && !eventSource.take() && !isReady(eventSource))
+        let wakeup = Wakeup(kernel)
+        wakeup.ring()
+        kernel.beforeDrain.withLock { $0 = { wakeup.ring() } }
+        #expect(wasReady ? wakeup.heard(Int16(POLLIN)) : wakeup.take())
+        #expect(!isReady(wakeup), "what was rung so far is heard")
+        wakeup.ring()
+        #expect(isReady(wakeup) && wakeup.take() && !wakeup.take() && !isReady(wakeup))
     }
 
     @Test func `a wakeup while the eventfd is replaced ends a wait, and so does the next wakeup`() {
-        let eventSource = Wakeup(kernel)
-        eventSource.ring()
-        #expect(!eventSource.heard(Int16(POLLNVAL)) && eventSource.file == -1)
-        eventSource.ring()
-        #expect(eventSource.repair() && !eventSource.repair())
-        eventSource.ring()
-        #expect(isReady(eventSource) && eventSource.take())
+        let wakeup = Wakeup(kernel)
+        wakeup.ring()
+        #expect(!wakeup.heard(Int16(POLLNVAL)) && wakeup.file == -1)
+        wakeup.ring()
+        #expect(wakeup.repair() && !wakeup.repair())
+        wakeup.ring()
+        #expect(isReady(wakeup) && wakeup.take())
     }
 }

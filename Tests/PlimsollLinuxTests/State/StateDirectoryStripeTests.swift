@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollLinux
 
 /// A directory of states is never written to without its lock, however a thread is held up.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct StateDirectoryLaneTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct StateDirectoryStripeTests {
     /// The host's kernel. Notes whether the directory is locked when a file is made or changed, and calls `afterLock`
     /// behind a lock.
     final class WatchedKernel: StateKernel {

@@ -1,0 +1,99 @@
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+// The current state of all units.
+extension SupervisorLoop {
+    /// Releases memory that was needed only for the start, once all units are started and nothing is due.
+    func settleDown() {
+        isFresh = false
+        CleanPages.release()
+        // The pages used by a decision are read now, and stay resident for the time when memory is short.
+        var rehearsal = engine
+        var fleet = Fleet(at: now, level: .critical, shortfall: .gibibytes(1), units: runs.values.map { $0.report() })
+        fleet.timeLeft = .zero
+        _ = rehearsal.decide(fleet)
+    }
+
+    /// Schedules a lock check for a leaving unit on another thread, since the unit's tables may be long. Repeats while
+    /// the unit holds locks. If the answer is needed and missing, checks here among a limited number of descriptors.
+    func lookForLocks(of run: UnitRun) {
+        let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || fleetWatch.current.timeLeft != nil
+        if run.locks.areHeld == nil, isNeeded {
+            run.locks.saw(
+                !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
+        }
+        guard run.locks.isDue(at: now) else { return }
+        run.locks.look(at: now)
+        let id = run.id, since = run.since, asked = now, group = run.group, supervisor = supervisor
+        lookout.work {
+            supervisor.ask(
+                .locks(id, since: since, asked: asked, areHeld: !LockTable.holders(among: group.processes).isEmpty))
+        }
+    }
+
+    /// Returns the current state of all units.
+    func look() -> Fleet {
+        let view = fleetWatch.current
+        let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
+        if isShort { for run in runs.values { run.weigh() } }
+        for run in runs.values where run.state == .leaving { lookForLocks(of: run) }
+        let reports = runs.values.map { run in
+            var report = run.report()
+            if isShort, run.state == .suspended { report.isSaved = isSaved(run) }
+            return report
+        }
+        var fleet = Fleet(at: now, level: view.level, shortfall: view.shortfall, units: reports)
+        (fleet.room, fleet.timeLeft, fleet.measuredAt) = (view.room, view.timeLeft, view.at)
+        supervisor.published.withLock { $0 = fleet.units }
+        return fleet
+    }
+}
+
+/// The known state of the file locks of a unit that is about to be frozen.
+struct LockCheck: Equatable {
+    /// True if the unit holds locks; `nil` before the first check.
+    private(set) var areHeld: Bool?
+    /// Start of the last check. `isLooking` is true while the answer is pending.
+    private var asked: Duration?
+    private var isLooking = false
+    /// Time at which the unit reported to be ready.
+    private var readyAt: Duration?
+
+    /// Time between checks of a unit that holds locks.
+    static let interval = Duration.seconds(1)
+
+    /// Starts over when the unit changes state: nothing is known about its locks.
+    mutating func begin() { (areHeld, asked, readyAt) = (nil, nil, nil) }
+
+    /// Records that the unit reports ready to be frozen. A lock seen before may only have protected the save, so the
+    /// check repeats at once. Applies only to the first report on a way out, so that a unit that changes its mind costs
+    /// no more.
+    mutating func becameReady(at now: Duration) {
+        guard readyAt == nil else { return }
+        readyAt = now
+        if areHeld == true { (areHeld, asked) = (nil, nil) }
+    }
+
+    /// Returns true if another thread is to check now: once, and again for as long as locks are held.
+    func isDue(at now: Duration) -> Bool {
+        !isLooking && areHeld != false && asked.map { now - $0 >= Self.interval } ?? true
+    }
+
+    /// Records that another thread checks from now on.
+    mutating func look(at now: Duration) { (isLooking, asked) = (true, now) }
+
+    /// Records the result of the check that began at `asked`.
+    ///
+    /// - Parameter counts: true if the unit has not changed state since the check began.
+    mutating func answer(_ areHeld: Bool, asked: Duration, counts: Bool) {
+        isLooking = false
+        guard counts else { return }
+        // The check began before the unit was ready: see `becameReady(at:)`.
+        if areHeld, let readyAt, asked < readyAt { return }
+        self.areHeld = areHeld
+    }
+
+    /// Records the result of a check on the supervisor's own thread.
+    mutating func saw(_ areHeld: Bool, at now: Duration) { (self.areHeld, asked) = (areHeld, now) }
+}
