@@ -64,43 +64,57 @@ package final class ManagerParts: Sendable {
         tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
         sceneTasks = SceneTasks(of: tasks, time: time, alarms: alarms, threads: threads)
         deferred = DeferredTasks(tasks: tasks, published: published, time: time)
-        let meter = ChargeMeter { source.wake() }
-        let volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
-        (self.meter, self.volatileMeter) = (meter, volatileMeter)
-        let (purgeables, alarms) = (purgeables, alarms)
-        // Without volatile memory, volatile purgeables use ordinary memory, bounded like that of other
-        // caches.
-        let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
-            let entry = PurgeableRegistry.Entry(
-                purgeable, place, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
-            purgeables.add(entry)
-            source.wake()
-            return Registration(entry.gate) { purgeables.remove(entry) }
-        }
-        self.registrar = registrar
-        let purger = Purger(registry: purgeables, source: source, time: time)
-        let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
-        (self.purger, self.keeper) = (purger, keeper)
+        meter = ChargeMeter { source.wake() }
+        volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
+        registrar = Self.registrar(of: purgeables, meter: meter, volatileMeter: volatileMeter, source: source)
+        purger = Purger(registry: purgeables, source: source, time: time)
+        keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
+        admission = AdmissionRelay(joined)
+        deliveryWorker = Self.deliveryWorker(admission, observers, journal, time: time)
+        purgeWorker = Self.purgeWorker(purger, keeper, journal, delivery: deliveryWorker)
         self.exit = exit
-        let (journal, observers, admission) = (journal, observers, AdmissionRelay(joined))
-        self.admission = admission
-        let deliveryWorker = Worker("plimsoll-tell") { turn in
-            guard admission.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
-            journal.deliver(turn, time: time)
-        }
-        self.deliveryWorker = deliveryWorker
-        purgeWorker = Worker("plimsoll-purge") { turn in
-            guard purger.run(turn, done: { report in if journal.add(report) { deliveryWorker.request() } }) else {
-                return
-            }
-            keeper.run(turn)
-        }
         // A joined part that suspends work takes over, and releases the timers once work has resumed.
         alarms.whenGapEnds { [tasks, alarms] gap in
             tasks.gapEnded(gap)
             alarms.release()
         }
         listenToTasks(time)
+    }
+
+    // The factories below take what they capture as arguments: no worker refers to these parts, which own the workers.
+
+    /// Returns the function that registers a purgeable.
+    private static func registrar(
+        of purgeables: PurgeableRegistry, meter: ChargeMeter, volatileMeter: ChargeMeter, source: any PressureSource
+    ) -> @Sendable (any Purgeable, PurgeablePlace) -> Registration {
+        // Without volatile memory, volatile purgeables use ordinary memory, bounded like that of other caches.
+        let volatileMeter = VolatileMemory.isSupported ? volatileMeter : meter
+        return { purgeable, place in
+            let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: volatileMeter)
+            purgeables.add(entry)
+            source.wake()
+            return Registration(entry.gate) { purgeables.remove(entry) }
+        }
+    }
+
+    /// Returns the worker that applies admission, then notifies observers, then listeners of reports.
+    private static func deliveryWorker(
+        _ admission: AdmissionRelay, _ observers: ObserverRegistry, _ journal: Journal, time: Timekeeper
+    ) -> Worker {
+        Worker("plimsoll-notify") { turn in
+            guard admission.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
+            journal.deliver(turn, time: time)
+        }
+    }
+
+    /// Returns the worker that releases memory, then looks after volatile memory.
+    private static func purgeWorker(
+        _ purger: Purger, _ keeper: VolatileKeeper, _ journal: Journal, delivery: Worker
+    ) -> Worker {
+        Worker("plimsoll-purge") { turn in
+            guard purger.run(turn, done: { report in if journal.add(report) { delivery.request() } }) else { return }
+            keeper.run(turn)
+        }
     }
 
     deinit { tasks.detach() }

@@ -1,12 +1,15 @@
 import Glibc
 import Plimsoll
 import PlimsollLinux
+import PlimsollSupervisor
 
 /// A group whose processes the kernel can freeze and thaw all at once: `cgroup.freeze` of cgroup version 2, Linux 5.2
 /// and later.
 struct FreezerGroup {
     let directory: String
     private let program: String
+    /// The group as the supervisor freezes and removes groups.
+    private let unit: UnitGroup
 
     /// Error if no freezer group can be made; one sentence.
     struct Refusal: Error, CustomStringConvertible {
@@ -25,12 +28,17 @@ struct FreezerGroup {
         guard mkdir(directory, 0o755) == 0 else {
             throw Refusal(description: "\(directory): \(String(cString: strerror(errno)))")
         }
-        self.directory = directory
-        self.program = program
-        guard access(directory + "/cgroup.freeze", W_OK) == 0 else {
-            let reason = String(cString: strerror(errno))
+        (self.directory, self.program) = (directory, program)
+        do throws(GroupError) {
+            let group = try GroupDirectory(.unified, directory, isOurs: true)
+            unit = try UnitGroup(name, [group], own: OwnGroups())
+        } catch {
             rmdir(directory)
-            throw Refusal(description: "\(directory)/cgroup.freeze: \(reason) (Linux 5.2 and later have it)")
+            throw Refusal(description: "\(error)")
+        }
+        guard unit.suspension == .freeze else {
+            remove()
+            throw Refusal(description: "\(directory) has no cgroup.freeze that can be written (Linux 5.2 and later)")
         }
         let guest = try? start(["--help"])
         guard let guest, guest.waitForEnd() == .exited(0) else {
@@ -47,15 +55,15 @@ struct FreezerGroup {
     }
 
     /// Requests a freeze of all processes. The freeze is complete once `isFrozen` is true.
-    func freeze() throws(ControlFileError) { try ControlFile.write("1", to: directory + "/cgroup.freeze") }
-    func thaw() throws(ControlFileError) { try ControlFile.write("0", to: directory + "/cgroup.freeze") }
+    func freeze() throws(GroupError) { try unit.freeze() }
+    func thaw() throws(GroupError) { try unit.thaw() }
 
     /// True if all processes are frozen. Freezing takes time (K36).
-    var isFrozen: Bool { ControlFile.number(directory + "/cgroup.events", key: "frozen") == 1 }
+    var isFrozen: Bool { unit.isFrozen }
 
-    /// Removes the group. All processes must have ended.
+    /// Removes the group. All processes must have ended; otherwise returns false.
     @discardableResult
-    func remove() -> Bool { LimitedGroup(version: .v2, memory: directory, stall: directory).remove() }
+    func remove() -> Bool { (try? unit.remove()) != nil }
 }
 
 /// Starts processes inside a group, from their first instruction.

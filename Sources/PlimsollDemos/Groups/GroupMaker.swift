@@ -60,26 +60,26 @@ package struct GroupMaker {
         throw Refusal(reasons: reasons)
     }
 
-    private struct UnitSnapshot {
+    private struct Candidate {
         var version: ControlGroup.Version
         var parent: String
     }
 
     /// Returns the directories below which a child has a memory controller, best first.
-    private func candidates(_ reasons: inout [String]) -> [UnitSnapshot] {
+    private func candidates(_ reasons: inout [String]) -> [Candidate] {
         guard case .directory(let directory, let top) = own.memory else {
             if case .hidden(let reason) = own.memory { reasons.append(reason) }
             return []
         }
-        if own.version == .v1 { return [UnitSnapshot(version: .v1, parent: directory)] }
-        var found: [UnitSnapshot] = []
+        if own.version == .v1 { return [Candidate(version: .v1, parent: directory)] }
+        var found: [Candidate] = []
         if passesOnMemory(directory) {
-            found.append(UnitSnapshot(version: .v2, parent: directory))
+            found.append(Candidate(version: .v2, parent: directory))
         } else if words(directory + "/cgroup.controllers").contains("memory") {
             do {
                 // The kernel refuses this write while processes are in the group itself, except in the root group.
                 try ControlFile.write("+memory", to: directory + "/cgroup.subtree_control")
-                found.append(UnitSnapshot(version: .v2, parent: directory))
+                found.append(Candidate(version: .v2, parent: directory))
             } catch {
                 reasons.append("\(error)")
             }
@@ -91,7 +91,7 @@ package struct GroupMaker {
         if directory != top, let slash = directory.lastIndex(of: "/"), case let parent = String(directory[..<slash]),
             passesOnMemory(parent)
         {
-            found.append(UnitSnapshot(version: .v2, parent: parent))
+            found.append(Candidate(version: .v2, parent: parent))
         }
         return found
     }

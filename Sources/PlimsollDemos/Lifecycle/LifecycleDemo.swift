@@ -1,6 +1,7 @@
 import Glibc
 import Plimsoll
 import PlimsollLifecycle
+import PlimsollSupervisor
 
 /// Takes a service process through the life cycle and records the observations.
 final class LifecycleDemo {
@@ -126,7 +127,7 @@ final class LifecycleDemo {
         let resumes = record.events(.resumed).count
         self.begin(begin, isFreezer ? "frozen by its control group" : "SIGSTOP")
         if isFreezer {
-            try write { group throws(ControlFileError) in try group.freeze() }
+            try write { group throws(GroupError) in try group.freeze() }
             try see("the kernel says it is frozen") { [group] _ in group?.isFrozen ?? false }
         } else {
             child.signal(SIGSTOP)
@@ -137,11 +138,11 @@ final class LifecycleDemo {
         // Recorded before the process runs again, so that no event can precede the step.
         self.begin(end, isFreezer ? "thawed" : "SIGCONT")
         record.standstills.append(.init(from: from, to: now, isFreezer: isFreezer))
-        if isFreezer { try write { group throws(ControlFileError) in try group.thaw() } } else { child.signal(SIGCONT) }
+        if isFreezer { try write { group throws(GroupError) in try group.thaw() } } else { child.signal(SIGCONT) }
         try see("it has noticed that it stood still") { $0.events(.resumed).count > resumes }
     }
 
-    private func write(_ body: (FreezerGroup) throws(ControlFileError) -> Void) throws {
+    private func write(_ body: (FreezerGroup) throws(GroupError) -> Void) throws {
         guard let group else { return }
         do { try body(group) } catch { throw Failure.failed("\(error)") }
     }

@@ -62,14 +62,7 @@ struct AdminCommandHandler: Sendable {
                 answer.sentences = AdminExplanation(manager.status, last: request.last ?? .max).sentences
             case .purge: answer.report = try purge(request)
             case .simulate:
-                let (level, duration) = try rehearsal(request)
-                guard manager.memoryStatus != nil else {
-                    throw AdminRefusal(
-                        .failed,
-                        "the manager does not run, so that nothing can be rehearsed: call its run(), or add it to the service group"
-                    )
-                }
-                manager.simulate(level, for: duration)
+                let (level, _) = try simulate(request)
                 (answer.level, answer.seconds) = ("\(level)", level == .normal ? nil : request.seconds)
             case .limit:
                 let name = request.name ?? "", bytes = ByteCount(request.bytes ?? 0)
@@ -108,6 +101,19 @@ struct AdminCommandHandler: Sendable {
         return (level, .seconds(seconds))
     }
 
+    /// Simulates a pressure level, or ends a simulation.
+    func simulate(_ request: AdminRequest) throws(AdminRefusal) -> (level: PressureLevel, duration: Duration) {
+        let (level, duration) = try rehearsal(request)
+        guard level == .normal || manager.memoryStatus != nil else {
+            throw AdminRefusal(
+                .failed,
+                "the manager does not run, so that nothing can be rehearsed: call its run(), or add it to the service group"
+            )
+        }
+        manager.simulate(level, for: duration)
+        return (level, duration)
+    }
+
     // MARK: Purging
 
     private func selection(_ request: AdminRequest) throws(AdminRefusal) -> (chosen: PurgeableSelection, words: String)
@@ -141,7 +147,10 @@ struct AdminCommandHandler: Sendable {
         return (chosen.upTo(cost), words)
     }
 
-    private func purge(_ request: AdminRequest) throws(AdminRefusal) -> ActionStatus {
+    /// Returns the purgeables and the number of bytes of a purge.
+    ///
+    /// - Throws: `AdminRefusal` if the request is malformed, or if no purgeable fits.
+    func purgeTarget(_ request: AdminRequest) throws(AdminRefusal) -> (selection: PurgeableSelection, bytes: Int) {
         let (chosen, words) = try selection(request)
         let holders = manager.status.holders
         let isThere = holders.contains { holder in
@@ -152,7 +161,12 @@ struct AdminCommandHandler: Sendable {
             let names = holders.map(\.name).prefix(20).joined(separator: ", ")
             throw AdminRefusal(.absent, "nothing \(words) is registered; there is \(names.isEmpty ? "nothing" : names)")
         }
-        let report: ActionReport = manager.release(request.bytes ?? .max, from: chosen)
+        return (chosen, request.bytes ?? .max)
+    }
+
+    private func purge(_ request: AdminRequest) throws(AdminRefusal) -> ActionStatus {
+        let (selection, bytes) = try purgeTarget(request)
+        let report: ActionReport = manager.release(bytes, from: selection)
         return ActionStatus(report)
     }
 

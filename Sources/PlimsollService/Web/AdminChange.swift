@@ -5,15 +5,15 @@ import PlimsollLifecycle
 /// of this server.
 struct AdminChange {
     private let manager: ResourceManager
-    private let isAllowed: Bool
+    private let handler: AdminCommandHandler
 
     init(_ manager: ResourceManager, isAllowed: Bool) {
         self.manager = manager
-        self.isAllowed = isAllowed
+        handler = AdminCommandHandler(manager: manager, allowsChanges: isAllowed, counts: { .init() })
     }
 
     func answer(_ page: AdminPages.Page, _ question: AdminPages.Question) async -> AdminPages.Answer {
-        guard isAllowed else {
+        guard handler.allowsChanges else {
             return .init(403, "nothing can be changed here: these pages only read (AdminPages.Options.allowsChanges)\n")
         }
         guard Self.isOfOurs(question) else {
@@ -22,10 +22,56 @@ struct AdminChange {
                 "refused: the header Origin must name this very server, \"http://HOST\" or \"https://HOST\" with the HOST that was asked\n"
             )
         }
-        do {
-            return .init(200, page == .release ? try await release(question.query) : try simulate(question.query))
+        do throws(AdminRefusal) {
+            let request = try Self.request(page, question.query)
+            try handler.check(request)
+            guard page == .release else {
+                let (level, duration) = try handler.simulate(request)
+                return .init(200, level == .normal ? "normal\n" : "\(level) for \(duration)\n")
+            }
+            // Without blocking the thread of the web server for as long as the purgeables take.
+            let (selection, target) = try handler.purgeTarget(request)
+            return .init(200, await manager.release(target, from: selection).description + "\n")
         } catch {
-            return .init(400, "\(error.description)\n")
+            return .init(Self.status(of: error.code), "\(error.sentence)\n")
+        }
+    }
+
+    /// Returns the request of the admin protocol that a page and its query mean.
+    ///
+    /// `release` without a selection releases everything. `simulate` takes 5 s by default.
+    private static func request(_ page: AdminPages.Page, _ query: [String: String]) throws(AdminRefusal) -> AdminRequest
+    {
+        var request = AdminRequest(page == .release ? .purge : .simulate)
+        if page == .release {
+            (request.name, request.group, request.tag, request.upTo) = (
+                query["name"], query["group"], query["tag"], query["upTo"]
+            )
+            request.bytes = try number(query["bytes"], "bytes")
+            request.all = (request.name ?? request.group ?? request.tag ?? request.upTo) == nil && request.bytes == nil
+        } else {
+            request.level = query["level"]
+            if query["level"] != "\(PressureLevel.normal)" {
+                request.seconds = Double(try number(query["seconds"], "seconds") ?? 5)
+            }
+        }
+        return request
+    }
+
+    private static func number(_ text: String?, _ key: String) throws(AdminRefusal) -> Int? {
+        guard let text else { return nil }
+        guard let number = Int(text) else {
+            throw AdminRefusal(.malformed, "\"\(key)\" is \"\(AdminRefusal.quoted(text))\"; allowed is a whole number")
+        }
+        return number
+    }
+
+    private static func status(of code: AdminAnswer.Code) -> Int {
+        switch code {
+        case .malformed: 400
+        case .readOnly, .forbidden: 403
+        case .absent: 404
+        case .busy, .failed: 503
         }
     }
 
@@ -38,34 +84,6 @@ struct AdminChange {
         guard let origin = question.origin, let host = question.host, !host.isEmpty else { return false }
         guard question.fetchSite == nil || question.fetchSite == "same-origin" else { return false }
         return origin == "http://" + host || origin == "https://" + host
-    }
-
-    private struct Mistake: Error, CustomStringConvertible {
-        var description: String
-    }
-
-    private func release(_ query: [String: String]) async throws(Mistake) -> String {
-        var selection = PurgeableSelection.all, target = Int.max
-        if let name = query["name"] { selection = .named(name) }
-        if let text = query["bytes"] {
-            guard let bytes = Int(text), bytes > 0 else {
-                throw Mistake(description: "bytes is \"\(text.prefix(32))\", allowed is a whole number from 1")
-            }
-            target = bytes
-        }
-        return await manager.release(target, from: selection).description + "\n"
-    }
-
-    private func simulate(_ query: [String: String]) throws(Mistake) -> String {
-        guard let level = query["level"].flatMap({ PressureLevel(name: $0) }) else {
-            throw Mistake(
-                description: "level is \"\(query["level"]?.prefix(32) ?? "")\", allowed is normal, warning or critical")
-        }
-        guard let seconds = Int(query["seconds"] ?? "5"), (1...300).contains(seconds) else {
-            throw Mistake(description: "seconds is \"\(query["seconds"]?.prefix(32) ?? "")\", allowed is 1...300")
-        }
-        manager.simulate(level, for: .seconds(seconds))
-        return "\(level) for \(seconds) s\n"
     }
 }
 

@@ -90,6 +90,29 @@ struct ShedStatusTests {
         #expect(await status(open, origin: "http://demo:8080", level: "panic") == 400)
     }
 
+    @Test func `a change over HTTP has the bounds and refusals of the admin socket`() async {
+        manager.register("thumbnails", rebuildCost: .cheap, byteCount: { 64 }, release: { _ in 64 })
+        let pages = AdminPages(manager, .init(allowsChanges: true))
+        func answer(_ page: AdminPages.Page, _ query: [String: String]) async -> AdminPages.Answer {
+            await pages.answer(page, .init(method: "POST", query: query, host: "localhost", origin: "http://localhost"))
+        }
+        for (page, query, status, words) in [
+            (AdminPages.Page.simulate, ["level": "critical", "seconds": "3601"], 400, "from 0.001 to 3600"),
+            (.simulate, ["level": "critical", "seconds": "soon"], 400, "whole number"),
+            // The manager of this test does not run.
+            (.simulate, ["level": "critical", "seconds": "3600"], 503, "does not run"),
+            (.simulate, ["level": "normal"], 200, "normal"),
+            (.release, ["bytes": "0"], 400, "allowed is 1 or more"),
+            (.release, ["name": "thumbnails", "tag": "a"], 400, "takes one of"),
+            (.release, ["name": "sessions"], 404, "there is thumbnails"),
+            (.release, ["upTo": "dear"], 400, "allowed are trivial"),
+            (.release, [:], 200, "released 64 B"),
+        ] {
+            let answer = await answer(page, query)
+            #expect(answer.status == status && answer.body.contains(words), "\(page) \(query): \(answer)")
+        }
+    }
+
     @Test func `each page names the allowed methods`() async {
         let pages = AdminPages(manager, .init(allowsChanges: true))
         for page in AdminPages.Page.allCases {
