@@ -18,7 +18,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench lifecycle supervisor test test-all unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench lifecycle supervisor test test-all unit platforms sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -63,8 +63,8 @@ lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, b
 # Its last line tells how many tests ran in all parts; the lines before say what was left out and why. A part that fails stops no other.
 test: swift ## Every layer of tests, the virtual machine included; REQUIRE=1 makes what cannot run here a failure
 	@mkdir -p out; rm -f out/tally; status=0; export TEST_TALLY=$(CURDIR)/out/tally; \
-	$(MAKE) --no-print-directory --keep-going unit ecosystem allocators vm || status=$$?; \
-	Tests/tell --sum unit supervisor ecosystem allocators vm || status=1; exit $$status
+	$(MAKE) --no-print-directory --keep-going unit platforms ecosystem allocators vm || status=$$?; \
+	Tests/tell --sum unit supervisor platforms ecosystem allocators vm || status=1; exit $$status
 
 test-all: ## The same with the torture of volatile memory at full length, seven minutes more
 	@$(MAKE) --no-print-directory test TORTURE_READS=2000000
@@ -103,6 +103,9 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 # Of the look-ups without a lock and of what they lend, not of what they ask for under the lock.
 	@! cat out/tsan.* 2>/dev/null | awk 'BEGIN { RS = "" } /readUnlocked|readFurther|readMissing|readOpen|[0-9](borrow|giveBack|dropGiven|shareLent)/ && !/readLocked/ { found = 1; print } END { exit !found }' || \
 		{ echo "a race with the look-up that takes no lock" >&2; exit 1; }
+
+platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here; installs musl-tools as root
+	Tests/tell --part platforms Tests/Platforms/check
 
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
 	Tests/tell --part allocators Tests/Allocators/matrix

@@ -1,6 +1,10 @@
 #define _GNU_SOURCE
 #include "allocator.h"
 
+#include "kernel.h"
+
+#ifdef PLIMSOLL_LINUX
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -139,3 +143,16 @@ __attribute__((constructor(101))) static void warn_of_split_heap(void) {
     ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
     (void)written;
 }
+
+#else
+
+// Away from Linux the allocator behind malloc stays unknown, and keeps what it has.
+static const struct plimsoll_allocator unknown = {.kind = PLIMSOLL_ALLOCATOR_UNKNOWN, .ownership = PLIMSOLL_NOT_OWNED};
+
+const struct plimsoll_allocator *plimsoll_allocator(void) { return &unknown; }
+void plimsoll_heap_give_back(bool full) { (void)full; }
+bool plimsoll_heap_keep_less(size_t bytes) { return (void)bytes, false; }
+bool plimsoll_heap_sample(struct plimsoll_heap_sample *sample) { return (void)sample, false; }
+bool plimsoll_heap_holes(size_t *free_bytes, size_t *holes) { return (void)free_bytes, (void)holes, false; }
+
+#endif

@@ -1,6 +1,14 @@
-#include "jemalloc.h"
+#define _GNU_SOURCE
+#include "kernel.h"
 
 #include <errno.h>
+
+#include "allocator.h"
+
+#ifdef PLIMSOLL_LINUX
+
+#include "jemalloc.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -161,3 +169,10 @@ bool plimsoll_jemalloc_settings(bool *background_thread, long *decay_ms) {
     return call.by_name("background_thread", background_thread, &thread_size, NULL, 0) == 0
         && call.by_name("arenas.dirty_decay_ms", decay_ms, &decay_size, NULL, 0) == 0;
 }
+
+#else
+
+int plimsoll_jemalloc_tune(long decay_ms) { return (void)decay_ms, ENOTSUP; }
+bool plimsoll_jemalloc_settings(bool *background_thread, long *decay_ms) { return (void)background_thread, (void)decay_ms, false; }
+
+#endif

@@ -7,6 +7,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "kernel.h"
+
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
 #endif
@@ -36,9 +44,13 @@ int plimsoll_unmap(void *address, size_t bytes) { return munmap(address, bytes) 
 
 int plimsoll_open(void *address, size_t bytes) {
     if (mprotect(address, bytes, PROT_READ | PROT_WRITE)) return errno;
+#ifdef PLIMSOLL_LINUX
     // If huge pages are the default (transparent_hugepage=always), a few small pages would take 2 MiB.
     madvise(address, bytes, MADV_NOHUGEPAGE);
     return madvise(address, bytes, MADV_WIPEONFORK) ? errno : 0;
+#else
+    return 0;
+#endif
 }
 
 int plimsoll_blank(void *address, size_t bytes) {
@@ -46,12 +58,26 @@ int plimsoll_blank(void *address, size_t bytes) {
     return blank == MAP_FAILED ? errno : 0;
 }
 
+#ifdef PLIMSOLL_LINUX
 int plimsoll_mark_volatile(void *address, size_t bytes) { return madvise(address, bytes, MADV_FREE) ? errno : 0; }
 int plimsoll_reclaim(void *address, size_t bytes) { return madvise(address, bytes, MADV_PAGEOUT) ? errno : 0; }
 int plimsoll_drop(void *address, size_t bytes) { return madvise(address, bytes, MADV_DONTNEED) ? errno : 0; }
 int plimsoll_drop_locked(void *address, size_t bytes) { return madvise(address, bytes, MADV_DONTNEED_LOCKED) ? errno : 0; }
 int plimsoll_populate(void *address, size_t bytes) { return madvise(address, bytes, MADV_POPULATE_WRITE) ? errno : 0; }
 int plimsoll_allow_huge_pages(void *address, size_t bytes) { return madvise(address, bytes, MADV_HUGEPAGE) ? errno : 0; }
+#else
+int plimsoll_mark_volatile(void *address, size_t bytes) { return (void)address, (void)bytes, ENOTSUP; }
+int plimsoll_reclaim(void *address, size_t bytes) { return (void)address, (void)bytes, ENOTSUP; }
+// Other kernels' MADV_DONTNEED promises no zeros. A new mapping does.
+int plimsoll_drop(void *address, size_t bytes) {
+    void *zeros = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    return zeros == MAP_FAILED ? errno : 0;
+}
+int plimsoll_drop_locked(void *address, size_t bytes) { return plimsoll_drop(address, bytes); }
+int plimsoll_populate(void *address, size_t bytes) { return (void)address, (void)bytes, ENOTSUP; }
+int plimsoll_allow_huge_pages(void *address, size_t bytes) { return (void)address, (void)bytes, ENOTSUP; }
+#endif
+
 int plimsoll_forbid(void *address, size_t bytes) { return mprotect(address, bytes, PROT_NONE) ? errno : 0; }
 int plimsoll_permit(void *address, size_t bytes) { return mprotect(address, bytes, PROT_READ | PROT_WRITE) ? errno : 0; }
 

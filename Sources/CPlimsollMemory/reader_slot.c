@@ -2,11 +2,16 @@
 #include "reader_slot.h"
 
 #include <errno.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 #include <time.h>
+
+#include "kernel.h"
+
+#ifdef PLIMSOLL_LINUX
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
 _Thread_local void *plimsoll_thread_reader_slot;
 
@@ -43,6 +48,7 @@ int plimsoll_take_reader_slot(void *slot, void (*leave)(void *)) {
     return error;
 }
 
+#ifdef PLIMSOLL_LINUX
 static int barrier(int command) { return syscall(SYS_membarrier, command, 0, 0) ? errno : 0; }
 
 int plimsoll_prepare_barrier(void) { return barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
@@ -50,6 +56,14 @@ int plimsoll_prepare_barrier(void) { return barrier(MEMBARRIER_CMD_REGISTER_PRIV
 int plimsoll_barrier(void) { return barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); }
 
 int plimsoll_slow_barrier(void) { return barrier(MEMBARRIER_CMD_SHARED); }
+#else
+// Without a barrier no thread gets a reader slot, and look-ups take locks.
+int plimsoll_prepare_barrier(void) { return ENOTSUP; }
+
+int plimsoll_barrier(void) { return ENOTSUP; }
+
+int plimsoll_slow_barrier(void) { return ENOTSUP; }
+#endif
 
 void plimsoll_nap(int64_t nanoseconds) {
     struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};

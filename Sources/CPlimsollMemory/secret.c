@@ -5,7 +5,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "kernel.h"
 #include "mapping.h"
+
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+
+/// Writes zeros that no optimizer removes. explicit_bzero is not in every C library.
+static void wipe(void *address, size_t bytes) {
+    memset(address, 0, bytes);
+    // The compiler must assume that the memory is read here.
+    __asm__ volatile("" : : "r"(address) : "memory");
+}
 
 int plimsoll_secret_map(size_t bytes, void **address, unsigned *protections) {
     size_t page = plimsoll_page_size();
@@ -18,21 +30,23 @@ int plimsoll_secret_map(size_t bytes, void **address, unsigned *protections) {
         return reason;
     }
     *address = start + page;
-    madvise(*address, bytes, MADV_NOHUGEPAGE);
     *protections = 0;
+#ifdef PLIMSOLL_LINUX
+    madvise(*address, bytes, MADV_NOHUGEPAGE);
     if (!madvise(*address, bytes, MADV_DONTDUMP)) *protections |= PLIMSOLL_SECRET_NOT_DUMPED;
     if (!madvise(*address, bytes, MADV_WIPEONFORK)) *protections |= PLIMSOLL_SECRET_ZERO_IN_CHILDREN;
+#endif
     if (!mlock(*address, bytes)) *protections |= PLIMSOLL_SECRET_LOCKED;
     return 0;
 }
 
 void plimsoll_secret_unmap(void *address, size_t bytes) {
     size_t page = plimsoll_page_size();
-    explicit_bzero(address, bytes);
+    wipe(address, bytes);
     munmap((unsigned char *)address - page, bytes + 2 * page);
 }
 
-void plimsoll_secret_wipe(void *address, size_t bytes) { explicit_bzero(address, bytes); }
+void plimsoll_secret_wipe(void *address, size_t bytes) { wipe(address, bytes); }
 
 bool plimsoll_secret_equal(const void *left, const void *right, size_t bytes) {
     const volatile unsigned char *one = left, *other = right;

@@ -6,9 +6,14 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+
+// As in CPlimsollMemory's kernel.h: PLIMSOLL_INERT compiles on Linux what other systems get.
+#if defined(__linux__) && !defined(PLIMSOLL_INERT)
+#define PLIMSOLL_LINUX 1
+#include <sys/prctl.h>
+#endif
 
 struct start {
     void (*body)(void *);
@@ -19,7 +24,11 @@ struct start {
 static void *thread_main(void *argument) {
     struct start start = *(struct start *)argument;
     free(argument);
+#ifdef __APPLE__
+    pthread_setname_np(start.name);
+#else
     pthread_setname_np(pthread_self(), start.name);
+#endif
     start.body(start.context);
     return NULL;
 }
@@ -57,11 +66,15 @@ plimsoll_parker *plimsoll_parker_make(void) {
     plimsoll_parker *parker = calloc(1, sizeof *parker);
     if (!parker) abort();
     pthread_mutex_init(&parker->mutex, NULL);
+#ifdef __APPLE__
+    pthread_cond_init(&parker->changed, NULL);
+#else
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&parker->changed, &attributes);
     pthread_condattr_destroy(&attributes);
+#endif
     return parker;
 }
 
@@ -69,6 +82,24 @@ void plimsoll_parker_free(plimsoll_parker *parker) {
     pthread_cond_destroy(&parker->changed);
     pthread_mutex_destroy(&parker->mutex);
     free(parker);
+}
+
+/// Waits until `until` on the monotonic clock. Returns 0 or an errno.
+static int wait_until(plimsoll_parker *parker, const struct timespec *until) {
+#ifdef __APPLE__
+    // Conditions of macOS take the time of day or a length of time.
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec rest = {.tv_sec = until->tv_sec - now.tv_sec, .tv_nsec = until->tv_nsec - now.tv_nsec};
+    if (rest.tv_nsec < 0) {
+        rest.tv_sec -= 1;
+        rest.tv_nsec += 1000000000;
+    }
+    if (rest.tv_sec < 0) return ETIMEDOUT;
+    return pthread_cond_timedwait_relative_np(&parker->changed, &parker->mutex, &rest);
+#else
+    return pthread_cond_timedwait(&parker->changed, &parker->mutex, until);
+#endif
 }
 
 bool plimsoll_park(plimsoll_parker *parker, int64_t nanoseconds) {
@@ -85,8 +116,7 @@ bool plimsoll_park(plimsoll_parker *parker, int64_t nanoseconds) {
     pthread_mutex_lock(&parker->mutex);
     int result = 0;
     while (!parker->token && result == 0)
-        result = nanoseconds < 0 ? pthread_cond_wait(&parker->changed, &parker->mutex)
-                                 : pthread_cond_timedwait(&parker->changed, &parker->mutex, &until);
+        result = nanoseconds < 0 ? pthread_cond_wait(&parker->changed, &parker->mutex) : wait_until(parker, &until);
     bool unparked = parker->token;
     parker->token = false;
     pthread_mutex_unlock(&parker->mutex);
@@ -117,14 +147,22 @@ void plimsoll_exit(int status, const char *line, size_t length) {
     _exit(status);
 }
 
+#ifdef PLIMSOLL_LINUX
 int plimsoll_set_dumpable(bool dumpable) { return prctl(PR_SET_DUMPABLE, dumpable ? 1 : 0, 0, 0, 0) ? errno : 0; }
 bool plimsoll_is_dumpable(void) { return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1; }
+#else
+int plimsoll_set_dumpable(bool dumpable) { return (void)dumpable, ENOTSUP; }
+bool plimsoll_is_dumpable(void) { return true; }
+#endif
 const char *plimsoll_environment(const char *name) { return getenv(name); }
 
 void plimsoll_yield(void) { (void)sched_yield(); }
 
 int plimsoll_processor_count(void) {
+#ifdef PLIMSOLL_LINUX
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set)) return (int)sysconf(_SC_NPROCESSORS_ONLN) > 0 ? (int)sysconf(_SC_NPROCESSORS_ONLN) : 1;
-    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+#endif
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? (int)count : 1;
 }

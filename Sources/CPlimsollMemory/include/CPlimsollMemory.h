@@ -3,6 +3,7 @@
 #define CPLIMSOLL_MEMORY_H
 
 #include "allocator.h"
+#include "kernel.h"
 #include "mapping.h"
 #include "reader_slot.h"
 #include "secret.h"

@@ -6,8 +6,13 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// Initial-exec: with a call, every look-up would have to save registers.
-extern _Thread_local void *plimsoll_thread_reader_slot __attribute__((tls_model("initial-exec")));
+// Initial-exec: with a call, every look-up would have to save registers. A model of ELF; other formats have none.
+#ifdef __ELF__
+#define PLIMSOLL_FAST_THREAD_LOCAL __attribute__((tls_model("initial-exec")))
+#else
+#define PLIMSOLL_FAST_THREAD_LOCAL
+#endif
+extern _Thread_local void *plimsoll_thread_reader_slot PLIMSOLL_FAST_THREAD_LOCAL;
 
 /// Returns the slot of the calling thread, or NULL.
 static inline void *plimsoll_reader_slot(void) { return plimsoll_thread_reader_slot; }

@@ -22,7 +22,7 @@ int plimsoll_secret_map(size_t bytes, void **address, unsigned *protections);
 /// Erases and unmaps such a mapping.
 void plimsoll_secret_unmap(void *address, size_t bytes);
 
-/// Writes zeros, even if no code reads them (explicit_bzero).
+/// Writes zeros, even if no code reads them.
 void plimsoll_secret_wipe(void *address, size_t bytes);
 
 /// Returns true if both are equal, in a time that depends on `bytes` only.
