@@ -91,7 +91,7 @@ final class StandstillRequest: Sendable {
     /// Asks a supervisor to freeze this process. Returns `nil` if a supervisor was asked, else the reason why not.
     func ask() -> String? {
         guard let ask = state.withLock({ $0.ask }) else {
-            return "this process has no link to a supervisor that could make it stand still: it stays quiesced"
+            return "the process has no link to a supervisor that could suspend it; it stays quiesced"
         }
         return ask()
     }

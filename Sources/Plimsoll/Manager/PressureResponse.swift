@@ -129,7 +129,7 @@ struct PressureResponse {
 
     private mutating func quiesce(_ action: PressureAction, _ assessment: PressureAssessment) {
         guard parts.joined.all.contains(where: \.canQuiesce) else {
-            return refuse(action, assessment, "nothing is registered that could be paused")
+            return refuse(action, assessment, "no pausable component is registered")
         }
         var report = report(action, assessment)
         if isDryRun { report.outcome = .dryRun } else { isQuiescing = true }
@@ -154,7 +154,7 @@ struct PressureResponse {
 
     private func suspend(_ action: PressureAction, _ assessment: PressureAssessment) {
         if assessment.evidence.contains(.simulated) {
-            return refuse(action, assessment, "a simulation makes no process stand still")
+            return refuse(action, assessment, "a simulation does not suspend the process")
         }
         var report = report(action, assessment)
         if isDryRun {
@@ -179,7 +179,7 @@ struct PressureResponse {
             report.outcome = outcome
             parts.report(report)
         }
-        if assessment.evidence.contains(.simulated) { return once(.refused("a simulation ends no process")) }
+        if assessment.evidence.contains(.simulated) { return once(.refused("a simulation does not terminate the process")) }
         if isDryRun { return once(.dryRun) }
         // While purging helps, there is a better option than ending the process.
         guard !governor.isRunning, governor.lastWasUseless || !holdsAnything else { return }

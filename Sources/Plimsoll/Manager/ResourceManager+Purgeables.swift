@@ -48,17 +48,17 @@ extension ResourceManager {
                 separator: ", ")
             throw ResourceManagerError(
                 description:
-                    "no cache \"\(name)\" is registered; caches with a limit to set are \(names.isEmpty ? "none" : names)"
+                    "cannot set the limit of \"\(name)\" because no cache has that name; caches with a limit: \(names.isEmpty ? "none" : names)"
             )
         }
         guard named.count == 1 else {
             throw ResourceManagerError(
                 description:
-                    "\(named.count) holders are named \"\(name)\"; give each cache a name of its own to set its limit")
+                    "cannot set the limit of \"\(name)\" because \(named.count) purgeables have that name; give each a name of its own")
         }
         guard let cache = entry.purgeable as? any ResizablePurgeable else {
             throw ResourceManagerError(
-                description: "the limit of \"\(name)\" can't be set: it is no ResizablePurgeable")
+                description: "cannot set the limit of \"\(name)\" because the purgeable is not a ResizablePurgeable")
         }
         cache.resize(to: limit)
     }

@@ -67,7 +67,7 @@ public final class ResourceManager: Sendable {
         }
         // Relaxed: one caller wins the exchange; no other memory access depends on this flag.
         guard !hasRun.exchange(true, ordering: .relaxed) else {
-            throw ResourceManagerError(description: "this ResourceManager has run already; make another to run again")
+            throw ResourceManagerError(description: "cannot run this ResourceManager because it has run already; make another one")
         }
         let loop = PressureLoop(
             source: source, policy: policy, time: time, parts: parts, isEnabled: isEnabled, onTurn: onTurn)
@@ -93,7 +93,7 @@ public final class ResourceManager: Sendable {
         if !started {
             throw ResourceManagerError(
                 description:
-                    "no thread could be started for the pressure loop; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+                    "cannot start a thread for the pressure loop; check the limit of processes (pids.max, RLIMIT_NPROC)"
             )
         }
     }
@@ -103,7 +103,7 @@ public final class ResourceManager: Sendable {
     /// - Precondition: the manager has not run yet, and the policy's thresholds are consistent
     ///   (`PressureThresholds.problem`).
     package func adopt(_ policy: PressurePolicy) {
-        precondition(!hasRun.load(ordering: .relaxed), "the policy of a ResourceManager is set before it runs")
+        precondition(!hasRun.load(ordering: .relaxed), "cannot set the policy because the ResourceManager has run; set the policy before run()")
         if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
         let former = parts.policy.withLock { current in
             defer { current = policy }

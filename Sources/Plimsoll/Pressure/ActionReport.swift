@@ -76,7 +76,7 @@ public struct ActionReport: Sendable, Hashable {
 extension ActionReport: CustomStringConvertible {
     public var description: String {
         var text = "\(level) (\(origin == .pressure ? evidence.description : origin.rawValue)): \(action)"
-        if taken > .zero { text += ", the kernel took \(taken) of volatile memory" }
+        if taken > .zero { text += ", the kernel reclaimed \(taken) of volatile memory" }
         if asked > .zero || released > .zero || releasedVolatile > .zero {
             text += ", asked \(asked), released \(released)"
             if releasedVolatile > .zero { text += " and \(releasedVolatile) volatile" }

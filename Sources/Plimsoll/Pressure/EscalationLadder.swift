@@ -30,11 +30,11 @@ public struct EscalationLadder: Sendable, Hashable {
         if rungs.count > 64 { throw Mistake(rung: 64, reason: "a ladder has at most 64 rungs") }
         for (index, rung) in rungs.enumerated() {
             if rung.level == .normal {
-                throw Mistake(rung: index, reason: "\(rung.action) at level normal: normal is never pressure")
+                throw Mistake(rung: index, reason: "\(rung.action) at level normal: the normal level is no pressure")
             }
             if rung.action.endingGrace != nil, rung.level < .critical {
                 throw Mistake(
-                    rung: index, reason: "\(rung.action) at level \(rung.level): a process ends itself at critical only"
+                    rung: index, reason: "\(rung.action) at level \(rung.level): the process may terminate at critical only"
                 )
             }
             if rung.action.isUpkeep {
@@ -49,13 +49,13 @@ public struct EscalationLadder: Sendable, Hashable {
             guard index > 0 else { continue }
             let before = rungs[index - 1]
             if rung.level < before.level {
-                throw Mistake(rung: index, reason: "level \(rung.level) below \(before.level): a ladder only climbs")
+                throw Mistake(rung: index, reason: "level \(rung.level) below \(before.level): levels must not fall from rung to rung")
             }
             if rung.level == before.level, rung.patience < before.patience {
                 throw Mistake(
                     rung: index,
                     reason:
-                        "\(rung.action) after \(rung.patience) comes below a rung with more patience, \(before.patience)"
+                        "\(rung.action) after \(rung.patience) comes after a rung with more patience, \(before.patience)"
                 )
             }
             if rung.level == before.level, rung.action.severity < before.action.severity {

@@ -124,12 +124,12 @@ extension HeapAllocator {
         func signal(_ isLive: Bool, _ detail: String, remedy: String? = nil) -> Capabilities.Signal {
             .init("allocator", isLive: isLive, detail, remedy: remedy)
         }
-        let home = file.map { ": it is in \($0)" } ?? ""
+        let home = file.map { "; the symbol is in \($0)" } ?? ""
         switch (kind, ownership) {
         case (_, .split):
             return signal(
                 false,
-                "split heap: malloc is \(kind), libc's own is glibc; this process crashes when it frees what strdup or getline returned",
+                "split heap: malloc is \(kind), libc's own is glibc; the process crashes when it frees memory that strdup or getline allocated",
                 remedy: "link libjemalloc.so instead of libjemalloc.a")
         case (.unknown, _):
             return signal(false, "malloc is not the C library's\(home)")
@@ -137,15 +137,15 @@ extension HeapAllocator {
             return signal(false, "\(title) is loaded but does not own malloc\(home)")
         case (.mimalloc, .owned):
             return returnsAtOnce
-                ? signal(true, "\(title) owns malloc and was told to return freed pages at once")
+                ? signal(true, "\(title) owns malloc and is set to return freed pages at once")
                 : signal(
-                    false, "\(title) owns malloc, keeps freed pages, and returns next to none when asked",
+                    false, "\(title) owns malloc, keeps freed pages, and returns almost none on request",
                     remedy:
                         "start the process with MIMALLOC_PURGE_DELAY=0 (MIMALLOC_DECOMMIT_DELAY=0 before version 2.1)")
         case (.tcmalloc, .owned):
             return signal(
                 false,
-                "\(title) owns malloc; asking it to release stops other threads' allocations, so it is left alone")
+                "\(title) owns malloc; a release would stop other threads' allocations, so none is requested")
         case (.glibc, .owned), (.jemalloc, .owned):
             return signal(true, "\(title) owns malloc")
         }

@@ -23,11 +23,11 @@ package enum VolatileMemory {
         case .live:
             .init(
                 "volatile memory", isLive: true,
-                "MADV_FREE: pages that the kernel takes by itself when memory is short, before it kills")
+                "MADV_FREE: pages that the kernel reclaims when memory is short, before the OOM killer runs")
         case .dead(let reason):
             .init(
                 "volatile memory", isLive: false,
-                "\(reason); volatile caches use ordinary memory and give way when asked",
+                "\(reason); volatile caches use ordinary memory and release it on request",
                 remedy: "run on Linux 4.14 or newer, without mlockall")
         }
     }
@@ -50,11 +50,11 @@ package enum VolatileMemory {
         let size = plimsoll_page_size()
         var address: UnsafeMutableRawPointer?
         let mapped = plimsoll_map(size, size, &address)
-        guard mapped == 0, let address else { return .dead("no page could be mapped: errno \(mapped)") }
+        guard mapped == 0, let address else { return .dead("cannot map a page: errno \(mapped)") }
         defer { _ = plimsoll_unmap(address, size) }
         let opened = plimsoll_open(address, size)
         guard opened == 0 else {
-            return .dead("pages can't be kept from a forked child (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)")
+            return .dead("the kernel cannot wipe pages in a forked child (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)")
         }
         address.storeBytes(of: 1, as: UInt8.self)
         return verdict(
@@ -82,5 +82,5 @@ package enum VolatileMemory {
 extension VolatileMemory.Support {
     /// The result for `madvise_free` in Linux 4.5 to 4.11 (mm/madvise.c): without swap it does what `MADV_DONTNEED`
     /// does.
-    static let droppedAtOnce = Self.dead("the kernel takes marked pages at once (Linux 4.5 to 4.11 without swap)")
+    static let droppedAtOnce = Self.dead("the kernel reclaims marked pages at once (Linux 4.5 to 4.11 without swap)")
 }

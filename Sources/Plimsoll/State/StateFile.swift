@@ -68,20 +68,20 @@ package struct StateFile: Equatable {
     ///
     /// - Complexity: O(n).
     package init(parsing file: [UInt8]) throws(Damage) {
-        guard file.count >= 8 else { throw Damage(description: "it was cut short to \(file.count) bytes") }
-        guard Array(file[..<8]) == Self.magic else { throw Damage(description: "it is no state file") }
+        guard file.count >= 8 else { throw Damage(description: "the file is truncated to \(file.count) bytes") }
+        guard Array(file[..<8]) == Self.magic else { throw Damage(description: "the file is not a state file") }
         guard file.count >= Self.headerLength else {
-            throw Damage(description: "it was cut short to \(file.count) bytes")
+            throw Damage(description: "the file is truncated to \(file.count) bytes")
         }
         let version: UInt32 = Self.number(file, 8)
         guard version <= Self.version else {
             throw Damage(
                 description:
-                    "it is from a newer version: format \(version), and this program reads up to \(Self.version)")
+                    "the file has the newer format \(version); this program reads up to \(Self.version)")
         }
         nonce = Self.number(file, 16)
         guard Self.header(nonce: nonce, version: version) == Array(file[..<Self.headerLength]) else {
-            throw Damage(description: "the checksum of its header is wrong")
+            throw Damage(description: "the checksum of the header is wrong")
         }
         end = Self.headerLength
         while end < file.count {
@@ -90,11 +90,11 @@ package struct StateFile: Equatable {
                 records.append(range)
                 end = range.upperBound
             case .whole(_, let number):
-                throw Damage(description: "record \(number) stands in the place of record \(records.count)")
+                throw Damage(description: "record \(number) is in the place of record \(records.count)")
             case .cutShort(let length) where records.isEmpty:
                 throw Damage(
-                    description: "it was cut short to \(file.count) bytes of \(end + Self.recordHeaderLength + length)")
-            case .wrong where records.isEmpty: throw Damage(description: "its checksum is wrong")
+                    description: "the file is truncated to \(file.count) bytes of \(end + Self.recordHeaderLength + length)")
+            case .wrong where records.isEmpty: throw Damage(description: "the checksum is wrong")
             case .cutShort, .wrong:
                 guard !Self.hasRecord(file, after: end, nonce: nonce) else {
                     throw Damage(description: "record \(records.count) is damaged, and others follow it")
@@ -102,7 +102,7 @@ package struct StateFile: Equatable {
                 return
             }
         }
-        guard !records.isEmpty else { throw Damage(description: "it was cut short to its header") }
+        guard !records.isEmpty else { throw Damage(description: "the file is truncated to its header") }
     }
 
     private enum Record {

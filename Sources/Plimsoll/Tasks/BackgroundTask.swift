@@ -128,17 +128,17 @@ public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConv
         let reason =
             switch cause {
             case .shutdown:
-                "it was begun after shutdown; begin nothing once `run()` has ended, and hand over or defer what is left"
+                "the manager has shut down; begin no task after `run()` has ended, and hand over or defer the rest"
             case .suspended:
-                "it was begun while its unit is suspended; begin it after the return to the foreground, or defer it"
+                "its unit is suspended; begin the task after the return to the foreground, or defer it"
             case .expiring:
-                "it was begun while tasks are being expired; begin it when they have ended, or defer it (`deferred.schedule`)"
+                "tasks are being expired; begin the task when they have ended, or defer it (`deferred.schedule`)"
             case .allowanceSpent:
-                "the time its unit has in the background is spent; begin it after the return to the foreground, or defer it (`deferred.schedule`)"
+                "the background time of its unit is spent; begin the task after the return to the foreground, or defer it (`deferred.schedule`)"
             case .tooMany:
-                "it is one more than the \(book?.capacity ?? 0) that may run at once; end those that are done, or raise "
+                "\(book?.capacity ?? 0) tasks run at once, which is the limit; end tasks that are done, or raise "
                     + "`PressurePolicy.mostBackgroundTasks`"
             }
-        description = "background task \"\(name)\" may not run: \(reason)"
+        description = "cannot begin background task \"\(name)\" because \(reason)"
     }
 }

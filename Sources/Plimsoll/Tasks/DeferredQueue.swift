@@ -90,7 +90,7 @@ struct DeferredQueue {
             let id = try reader.text()
             let dueWall = Duration.nanoseconds(try reader.number()), delay = Duration.nanoseconds(try reader.number())
             guard let level = UInt8(exactly: try reader.number()).flatMap(PressureLevel.init(rawValue:)) else {
-                throw KeptBytes.Problem(reason: "it names an unknown level")
+                throw KeptBytes.Problem(reason: "an entry has an unknown level")
             }
             asks.append(
                 Ask(

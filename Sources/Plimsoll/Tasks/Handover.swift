@@ -25,7 +25,7 @@ public struct Handover: Sendable, Identifiable {
         public var description: String {
             switch self {
             case .safe: "safe"
-            case .memory(let reason): "in memory alone: \(reason)"
+            case .memory(let reason): "in memory only: \(reason)"
             }
         }
     }
@@ -168,7 +168,7 @@ extension BackgroundTask {
     @discardableResult
     public func handOver(_ bytes: [UInt8]) -> Handover.Place {
         let registry = record.shard.book
-        return registry?.handovers.take(name, bytes, for: registry) ?? .memory("the manager is gone")
+        return registry?.handovers.take(name, bytes, for: registry) ?? .memory("the manager no longer exists")
     }
 }
 

@@ -72,7 +72,7 @@ final class KeptState: Sendable {
             try store.write(name, encode())
             return nil
         } catch {
-            return "\(name) could not be written: \(error)"
+            return "cannot write \(name): \(error)"
         }
     }
 
@@ -91,11 +91,11 @@ final class KeptState: Sendable {
                 }
             }
         } catch {
-            return (nil, "\(name) could not be read: \(error)")
+            return (nil, "cannot read \(name): \(error)")
         }
     }
 
-    private func unusable(_ reason: String) -> String { "\(name) is not used, but put aside: \(reason)" }
+    private func unusable(_ reason: String) -> String { "\(name) was set aside because \(reason)" }
 }
 
 /// A byte encoding of numbers and texts: a mark, a version, the fields, and a checksum over all preceding bytes.
@@ -129,17 +129,17 @@ struct KeptBytes {
     /// Checks mark, version and checksum, so that the fields were written in this format.
     init(reading bytes: [UInt8], _ mark: String, version: UInt8) throws(Problem) {
         guard bytes.count >= mark.utf8.count + 9, bytes.starts(with: mark.utf8) else {
-            throw Problem(reason: "it is cut short or something else")
+            throw Problem(reason: "the data is truncated or of another kind")
         }
         position = mark.utf8.count
         guard bytes[position] == version else {
-            throw Problem(reason: "it is of version \(bytes[position]), and this program knows \(version)")
+            throw Problem(reason: "the data has version \(bytes[position]); this program reads version \(version)")
         }
         position += 1
         self.bytes = Array(bytes.dropLast(8))
         var sum = KeptBytes(end: Array(bytes.suffix(8)))
         guard try UInt64(bitPattern: sum.number()) == FNV1a.hash(self.bytes[...]) else {
-            throw Problem(reason: "it is damaged")
+            throw Problem(reason: "the data is damaged")
         }
     }
 
@@ -148,7 +148,7 @@ struct KeptBytes {
     var isAtEnd: Bool { position == bytes.count }
 
     mutating func number() throws(Problem) -> Int64 {
-        guard bytes.count - position >= 8 else { throw Problem(reason: "it ends in the middle of a number") }
+        guard bytes.count - position >= 8 else { throw Problem(reason: "the data ends in the middle of a number") }
         defer { position += 8 }
         return (0..<8).reduce(0) { $0 | Int64(bytes[position + $1]) << (8 * $1) }
     }
@@ -156,7 +156,7 @@ struct KeptBytes {
     mutating func field() throws(Problem) -> [UInt8] {
         let count = try number()
         guard count >= 0, count <= bytes.count - position else {
-            throw Problem(reason: "it ends in the middle of a field")
+            throw Problem(reason: "the data ends in the middle of a field")
         }
         defer { position += Int(count) }
         return Array(bytes[position..<position + Int(count)])

@@ -100,19 +100,19 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
     public var description: String {
         switch reason {
         case .duplicateName:
-            "exclusive resource \(resource) cannot be added: there is one of that name; give it another, or cancel the first"
+            "cannot add exclusive resource \(resource) because another one has that name; choose another name, or cancel the first"
         case .cycle(let names):
-            "exclusive resource \(resource) cannot be added: its order of release goes round, \(names.joined(separator: " after ")); drop one `after:`"
+            "cannot add exclusive resource \(resource) because its order of release is a cycle, \(names.joined(separator: " after ")); drop one `after:`"
         case .inBackground:
-            "exclusive resource \(resource) may not be used or taken in the background; do it after the return to the foreground"
-        case .notHeld: "exclusive resource \(resource) is not held; take it with acquire()"
+            "cannot use or acquire exclusive resource \(resource) because the process is in the background; retry after the return to the foreground"
+        case .notHeld: "cannot use exclusive resource \(resource) because it is not held; call acquire() first"
         case .leaseExpired:
-            "the lease of exclusive resource \(resource) has run out; take it again with acquire(), and renew it in time"
+            "cannot use exclusive resource \(resource) because its lease has expired; call acquire() again, and renew the lease in time"
         case .unsettled:
-            "exclusive resource \(resource) cannot be used: the process did not run for a while and has not taken stock yet; try again"
+            "cannot use exclusive resource \(resource) because the process did not run for a while and has not yet checked its resources; retry"
         case .stale(let epoch, let current):
-            "exclusive resource \(resource) is in epoch \(current), and this work began in \(epoch): others may have held it meanwhile; begin anew"
-        case .cannotBeTaken: "exclusive resource \(resource) cannot be taken: it has no `reacquire:`; give it one"
+            "cannot use exclusive resource \(resource) because it is in epoch \(current) and this work began in \(epoch), so others may have held it meanwhile; begin again"
+        case .cannotBeTaken: "cannot acquire exclusive resource \(resource) because it has no `reacquire:`; pass one"
         }
     }
 }

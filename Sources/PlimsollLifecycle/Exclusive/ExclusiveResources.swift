@@ -152,7 +152,7 @@ public final class ExclusiveResources: Sendable {
                 if outcome != .done { missing.insert(resource.name) }
             }
             for resource in blocked {
-                report.failed[resource.name] = "what it depends on could not be taken"
+                report.failed[resource.name] = "a resource that it depends on could not be acquired"
                 missing.insert(resource.name)
             }
         }

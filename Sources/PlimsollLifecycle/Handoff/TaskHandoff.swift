@@ -75,7 +75,7 @@ public struct TaskHandoffLimits: Sendable, Hashable {
         where text.isEmpty || text.utf8.count > most || text.utf8.contains(0) {
             return TaskHandoffError(
                 .refused,
-                "offer of task \"\(offer.name.prefix(40))\" to \(store): its \(what) has \(text.utf8.count) bytes, allowed are 1 to \(most) without a zero"
+                "cannot offer task \"\(offer.name.prefix(40))\" to \(store) because its \(what) has \(text.utf8.count) bytes; allowed are 1 to \(most) bytes without a zero byte"
             )
         }
         return problem(offer.checkpoint, of: offer.name, in: store)
@@ -85,7 +85,7 @@ public struct TaskHandoffLimits: Sendable, Hashable {
         guard let bytes, bytes.count > checkpoint.bytes else { return nil }
         return TaskHandoffError(
             .refused,
-            "checkpoint of task \"\(name)\" for \(store): it has \(bytes.count) bytes, allowed are \(checkpoint.bytes); keep what it is about elsewhere, and its place here"
+            "cannot checkpoint task \"\(name)\" in \(store) because the checkpoint has \(bytes.count) bytes and \(checkpoint.bytes) are allowed; keep the data elsewhere, and its location in the checkpoint"
         )
     }
 }
@@ -218,7 +218,7 @@ public struct TaskHandoffError: Error, Sendable, Hashable, CustomStringConvertib
     package static func lost(_ claim: TaskHandoffClaim, _ verb: String, in store: String) -> TaskHandoffError {
         TaskHandoffError(
             .lostClaim,
-            "\(verb) task \"\(claim.name)\" (\(claim.id)) in \(store): it is not held by \(claim.owner) under fence \(claim.fence) any more; stop working on it"
+            "cannot \(verb) task \"\(claim.name)\" (\(claim.id)) in \(store) because \(claim.owner) no longer holds it under fence \(claim.fence); stop working on it"
         )
     }
 }

@@ -23,7 +23,7 @@ struct KeepingStages: Sendable {
                 var outcome = FanOut.Outcome()
                 let budget = max(Self.leastBudget, context.timeRemaining)
                 if let report = purgeMemory(budget), case .overran(let names) = report.outcome {
-                    outcome.add(overran: names, "holder", report.took)
+                    outcome.add(overran: names, "purgeable", report.took)
                 }
                 return outcome
             }

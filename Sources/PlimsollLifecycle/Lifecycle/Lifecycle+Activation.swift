@@ -91,7 +91,7 @@ extension Lifecycle {
     public func activate(_ request: ActivationRequest) async throws {
         guard activations.post(request) else {
             throw LifecycleError(
-                "activation \"\(request.name)\" is one more than the \(ActivationInbox.capacity) that may wait; is the process kept from being active?"
+                "cannot queue activation \"\(request.name)\" because \(ActivationInbox.capacity) wait already, which is the limit; check why the process is not active"
             )
         }
         try await enterForeground(cause: .operator)

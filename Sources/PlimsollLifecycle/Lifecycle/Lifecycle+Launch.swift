@@ -46,7 +46,7 @@ extension Lifecycle {
             return launching.isExplicit
         }
         if isSecond {
-            throw LifecycleError("launch(into: \(target)) was called a second time; a process launches once")
+            throw LifecycleError("cannot launch(into: \(target)) because the process has launched already; call launch once")
         }
         let wasBegun = launching.withLock { $0.hasBegun }
         await beginLaunch(into: target).value
@@ -94,9 +94,9 @@ extension Lifecycle {
         let state = state
         let reason: String? =
             switch stage {
-            case _ where refusesWork: "the process is being shut down"
+            case _ where refusesWork: "the process is shutting down"
             case .starting: "not launched"
-            case .restoring: "its state is being restored"
+            case .restoring: "the state is being restored"
             case .warming, .complete: state == .active ? nil : "the process is \(state)"
             }
         return Readiness(stage: stage, isReady: reason == nil, reason: reason, warming: warming)

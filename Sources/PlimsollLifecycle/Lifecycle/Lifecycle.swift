@@ -238,7 +238,7 @@ public final class Lifecycle: Sendable, JoinsManager {
         }
         if isOver, !endsTheLife {
             throw LifecycleError(
-                "a change (\(cause.rawValue)) was asked for after termination; a process that has terminated does not come back"
+                "cannot change the state (\(cause.rawValue)) because the process has terminated; request no change after termination"
             )
         }
         let budget = budget ?? policy.backgroundDeadline

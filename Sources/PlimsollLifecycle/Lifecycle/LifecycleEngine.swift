@@ -111,7 +111,7 @@ final class LifecycleEngine: Sendable {
         let began = alarms.heartbeat.running
         if state.withLock({ $0.isTerminated && aim() != .notRunning }) {
             throw LifecycleError(
-                "\(aim()) was asked for (\(cause.rawValue)) after termination; a process or scene that has terminated does not come back"
+                "cannot become \(aim()) (\(cause.rawValue)) because the process or scene has terminated; request no change after termination"
             )
         }
         return await withCheckedContinuation { continuation in

@@ -42,7 +42,7 @@ struct LifecycleMachine: Sendable, Hashable {
     {
         guard Self.isLegal(state, to) else {
             throw LifecycleError(
-                "a step from \(state) to \(to) (\(cause.rawValue)) does not exist; it would have to go by way of others"
+                "cannot go from \(state) to \(to) (\(cause.rawValue)) because the states are not adjacent; pass through the states between"
             )
         }
         sequence += 1

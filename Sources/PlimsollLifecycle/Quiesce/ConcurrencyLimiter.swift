@@ -98,7 +98,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         _ name: String, limit: Int, inBackground: Int = 1, mostWaiting: Int = 1 << 16, whenPaused: WhenPaused = .keep,
         workClass: String? = nil
     ) {
-        precondition(limit >= 1, "limiter \"\(name)\": a limit of \(limit) admits nobody; it must be at least 1")
+        precondition(limit >= 1, "limiter \"\(name)\": limit is \(limit), allowed is 1 or more")
         precondition(
             inBackground >= 0 && mostWaiting >= 0,
             "limiter \"\(name)\": inBackground \(inBackground), mostWaiting \(mostWaiting)")

@@ -117,14 +117,14 @@ extension AdmissionRefusal: CustomStringConvertible {
     public var description: String {
         let why =
             switch reason {
-            case .queueIsFull(let most): "\(most) are waiting already; shed load earlier, or raise mostWaiting"
+            case .queueIsFull(let most): "\(most) calls wait already; shed load earlier, or raise mostWaiting"
             case .paused:
-                "it is paused and set to refuse then (whenPaused: .refuse); ask again once the process is active"
+                "the limiter is paused and refuses work then (whenPaused: .refuse); retry when the process is active"
             case .pausedTooLong(let limit):
-                "it was paused for more than \(limit) (whenPaused: .expire); ask again once the process is active"
-            case .waitedTooLong(let limit): "no room within \(limit); ask again later, or wait longer (waitingAtMost:)"
+                "the limiter was paused for more than \(limit) (whenPaused: .expire); retry when the process is active"
+            case .waitedTooLong(let limit): "no slot became free within \(limit); retry later, or wait longer (waitingAtMost:)"
             }
-        return "limiter \"\(limiter)\" did not admit the work: \(why)"
+        return "limiter \"\(limiter)\" cannot admit the work because \(why)"
     }
 }
 

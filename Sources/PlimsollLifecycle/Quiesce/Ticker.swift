@@ -70,11 +70,11 @@ public final class Ticker: Quiescable, WorkingMember {
         _ body: @escaping @Sendable (Tick) async -> Void
     ) {
         precondition(
-            period >= .milliseconds(1), "ticker \"\(name)\": a period of \(period); it must be at least a millisecond")
+            period >= .milliseconds(1), "ticker \"\(name)\": period is \(period), allowed is a millisecond or more")
         if case .coalesced(let stride) = inBackground {
             precondition(
                 stride >= .milliseconds(1),
-                "ticker \"\(name)\": ticks coalesced every \(stride); it must be at least a millisecond")
+                "ticker \"\(name)\": coalescing is \(stride), allowed is a millisecond or more")
         }
         self.name = name
         self.period = period

@@ -87,7 +87,7 @@ public final class ProtectedData: Sendable {
         guard await becomesAvailable(within: patience) else {
             try Task.checkCancellation()
             throw ProtectedDataError(
-                description: "protected data is sealed; unseal it, or wait longer than \(patience)")
+                description: "cannot use protected data because the data is sealed; unseal the data, or wait longer than \(patience)")
         }
         return try await body()
     }

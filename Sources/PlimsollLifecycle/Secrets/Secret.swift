@@ -110,7 +110,7 @@ public final class Secret: Sendable {
     private static func slot(_ byteCount: Int, for name: String) throws(SecretError) -> SecretSlot {
         guard let slot = SecretArena.shared.take(byteCount) else {
             throw SecretError(
-                "no memory can be mapped for the \(byteCount) bytes of secret \(name); is RLIMIT_AS or vm.max_map_count reached?"
+                "cannot map \(byteCount) bytes for secret \(name); check RLIMIT_AS and vm.max_map_count"
             )
         }
         return slot
@@ -207,12 +207,12 @@ public final class Secret: Sendable {
     ///   fork.
     public func refill(_ fill: (inout MutableRawSpan) throws -> Void) throws {
         guard ForkGuard.isProcess(process) else {
-            throw SecretError("secret \(name) was made before the process forked; make another in the child")
+            throw SecretError("cannot use secret \(name) because it was made before the process forked; make another in the child")
         }
         try state.withLock { state in
             guard state.readers == 0, !state.isFilling else {
                 throw SecretError(
-                    "secret \(name) cannot be refilled while it is in use; do it after `withBytes` has returned")
+                    "cannot refill secret \(name) because it is in use; refill it after `withBytes` has returned")
             }
             slot.wipe()
             (state.isFilled, state.isFilling) = (false, true)
@@ -225,7 +225,7 @@ public final class Secret: Sendable {
             throw error
         }
         guard endFill(isGood: true) else {
-            throw SecretError("secret \(name) was wiped while it was being refilled; refill it when it is needed")
+            throw SecretError("cannot refill secret \(name) because it was wiped meanwhile; refill it when it is needed")
         }
     }
 

@@ -141,7 +141,7 @@ public enum ProcessPrivacy {
         let dumps = isDumpable ? "the rest of the process may be dumped" : "the process writes no core dump"
         guard let slot = SecretArena.shared.take(1) else {
             return .init(
-                "secrets", isLive: false, "no page can be mapped for them",
+                "secrets", isLive: false, "cannot map a page for secrets",
                 remedy: "raise RLIMIT_AS or vm.max_map_count")
         }
         defer { SecretArena.shared.give(slot) }
@@ -149,7 +149,7 @@ public enum ProcessPrivacy {
         return .init(
             "secrets", isLive: isWhole, "\(slot.protection); \(dumps)",
             remedy: isWhole
-                ? (slot.protection.contains(.locked) ? nil : "raise RLIMIT_MEMLOCK so that they are never swapped out")
+                ? (slot.protection.contains(.locked) ? nil : "raise RLIMIT_MEMLOCK so that secrets are never swapped out")
                 : "run on Linux 4.14 or newer"
         )
     }

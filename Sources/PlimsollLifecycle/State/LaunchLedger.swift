@@ -27,18 +27,18 @@ final class LaunchLedger: Sendable {
             case .absent: break
             case .setAside(let reason):
                 isUnreadable = true
-                problems.append("the count of launches was not readable: \(reason)")
+                problems.append("cannot read the count of launches: \(reason)")
             case .state(let bytes, _):
                 previous = LaunchRecord(bytes)
                 isUnreadable = previous == nil
             }
         } catch {
             isUnreadable = true
-            problems.append("the count of launches was not readable: \(error)")
+            problems.append("cannot read the count of launches: \(error)")
         }
         var isMarked = false
         do { isMarked = try store.isMarkedKilledByOperator() } catch {
-            problems.append("an operator's mark could not be looked for: \(error)")
+            problems.append("cannot check for an operator's mark: \(error)")
         }
 
         var beginning = LaunchRecord.begin(after: previous, isMarked: isMarked, limit: limit)
@@ -48,7 +48,7 @@ final class LaunchLedger: Sendable {
             // The mark is removed only now: if it were removed first, a kill in between would lose the mark.
             if isMarked { try store.clearKilledByOperatorMark() }
         } catch {
-            problems.append("this launch is not counted: \(error)")
+            problems.append("cannot count this launch: \(error)")
         }
         // Relaxed: the calls that read this flag come later, from the thread that runs the life cycle.
         hasBegun.store(true, ordering: .relaxed)

@@ -39,7 +39,7 @@ struct LaunchRecord: Hashable {
             record.isClean = true
             return Beginning(
                 record: record, previousRun: .killedByOperator,
-                cleanStartReason: "an operator ended the run before by hand")
+                cleanStartReason: "an operator ended the previous run")
         }
         let run: PreviousRun =
             switch previous?.phase {
@@ -54,7 +54,7 @@ struct LaunchRecord: Hashable {
                 record.failures == 1
                 ? "the last launch did not come up" : "the last \(record.failures) launches did not come up"
         } else if record.isClean {
-            reason = "an operator had ended a run by hand, and no launch has come up since"
+            reason = "an operator ended an earlier run, and no launch has come up since"
         }
         return Beginning(record: record, previousRun: run, cleanStartReason: reason)
     }

@@ -144,7 +144,7 @@ final class Preservation: Sendable {
             case .failed(let error): PreservationFailure(name: item.name, reason: "\(error)")
             case nil:
                 PreservationFailure(
-                    name: item.name, reason: "it was not done within \(limit); what was saved before holds until it is")
+                    name: item.name, reason: "the save did not finish within \(limit); the state saved before stays in effect until it does")
             }
         }
     }

@@ -111,7 +111,7 @@ final class PreservedItem: Sendable {
             do {
                 result = try load(closures)
             } catch {
-                result = startClean("it could not be read: \(error)")
+                result = startClean("reading failed: \(error)")
             }
         }
         state.withLock { $0.restoring = .done }
@@ -128,13 +128,13 @@ final class PreservedItem: Sendable {
         guard let (bytes, version) = form == .plain ? (base, version) : PreservedState.unwrap(base),
             changes.count == joined.count
         else {
-            return startClean("it was not saved by `preserve`")
+            return startClean("the data was not saved by `preserve`")
         }
         guard version <= self.version else {
-            return startClean("it is from a newer version: \(version), and this program reads up to \(self.version)")
+            return startClean("the data has the newer version \(version); this program reads up to \(self.version)")
         }
         if closures.apply == nil, !changes.isEmpty {
-            return startClean("changes were added to it, and this program gives no `apply`")
+            return startClean("the data has appended changes, and this program passes no `apply`")
         }
         var failure: (any Error)?
         let wasCalled = gate.call {
@@ -147,7 +147,7 @@ final class PreservedItem: Sendable {
             }
         }
         guard wasCalled else { return .none }
-        if let failure { return startClean("restoring it failed: \(failure)") }
+        if let failure { return startClean("restoring failed: \(failure)") }
         state.withLock { state in
             state.needsWhole = version != self.version
             state.lastHash = changes.isEmpty && version == self.version ? PreservedState.hash(base) : nil
@@ -162,7 +162,7 @@ final class PreservedItem: Sendable {
         } catch {
             // The bytes stay in place. The next save tries again to set them aside before it overwrites them.
             state.withLock { $0.asideReason = reason }
-            return .cleanStart(reason: "\(reason); it could not be set aside: \(error)")
+            return .cleanStart(reason: "\(reason); setting the data aside failed: \(error)")
         }
     }
 
@@ -219,7 +219,7 @@ final class PreservedItem: Sendable {
         guard state.withLock({ $0.restoring == .done }) else {
             throw PreservationFailure(
                 name: name,
-                reason: "what an earlier run left has not been restored yet, and would be lost; launch first")
+                reason: "the state of an earlier run is not restored yet and would be lost; launch first")
         }
         if let reason = state.withLock({ $0.asideReason }) {
             try store.setAside(name, reason: reason)

@@ -117,5 +117,5 @@ public struct PreservationFailure: Error, Sendable, Hashable, CustomStringConver
     /// The reason why the state was not saved, and the state in force instead.
     public var reason: String
 
-    public var description: String { "the state \"\(name)\" was not saved: \(reason)" }
+    public var description: String { "cannot save the state \"\(name)\": \(reason)" }
 }

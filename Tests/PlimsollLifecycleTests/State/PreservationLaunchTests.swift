@@ -84,8 +84,8 @@ import Testing
         try lifecycle.markKilledByOperator()
         lifecycle = process(restored: restored)
         var outcome = lifecycle.preservation.restore()
-        #expect(outcome.previousRun == .killedByOperator && outcome.cleanStartReason == "an operator ended the run before by hand")
-        #expect(outcome["cart"] == .cleanStart(reason: "an operator ended the run before by hand"))
+        #expect(outcome.previousRun == .killedByOperator && outcome.cleanStartReason == "an operator ended the previous run")
+        #expect(outcome["cart"] == .cleanStart(reason: "an operator ended the previous run"))
         #expect(store.aside.map(\.name) == ["cart"] && restored.all.isEmpty)
         #expect(try !store.isMarkedKilledByOperator())
         // This launch is killed before it came up, with some state still to be set aside: the next does not restore it either.

@@ -112,7 +112,7 @@ import Testing
         let outcome = preservation.restore()
         #expect(outcome["old"] == .restored && seen.all == [[1, 3], [2, 3]])
         #expect(outcome["new"] == .cleanStart(reason: "it is from a newer version: 5, and this program reads up to 4"))
-        #expect(outcome["foreign"] == .cleanStart(reason: "it was not saved by `preserve`"))
+        #expect(outcome["foreign"] == .cleanStart(reason: "the data was not saved by `preserve`"))
         #expect(store.aside.map(\.name) == ["new", "foreign"])
         checkpoint()
         // Written whole, in the new version.

@@ -153,7 +153,7 @@ import Testing
             await running.until { cache.count <= 50 }
             for _ in 0..<5 { await running.available(.mebibytes(900), after: .seconds(2)) }
             #expect(running.exits.count == 0, "a rehearsal ends no process")
-            await running.until { running.manager.reports.contains { $0.outcome == .refused("a simulation ends no process") } }
+            await running.until { running.manager.reports.contains { $0.outcome == .refused("a simulation does not terminate the process") } }
             running.manager.simulate(.normal, for: .zero)
             await running.available(.mebibytes(900), after: .seconds(20))
         }
@@ -185,7 +185,7 @@ import Testing
             #expect(refused == [.quiesce, .suspend])
             #expect(
                 running.manager.reports.contains {
-                    $0.outcome == .refused("this process has no link to a supervisor that could make it stand still: it stays quiesced")
+                    $0.outcome == .refused("the process has no link to a supervisor that could suspend it; it stays quiesced")
                 })
         }
     }
@@ -209,7 +209,7 @@ import Testing
         #expect(try await outcome(nil) == [.done] && asked.value == 1)
         #expect(try await outcome("no supervisor is connected") == [.refused("no supervisor is connected")] && asked.value == 2)
         #expect(try await outcome(nil, isDryRun: true) == [.dryRun] && asked.value == 2)
-        #expect(try await outcome(nil, isSimulated: true) == [.refused("a simulation makes no process stand still")] && asked.value == 2)
+        #expect(try await outcome(nil, isSimulated: true) == [.refused("a simulation does not suspend the process")] && asked.value == 2)
     }
 
     @Test func `a source that fails for a while is read again`() async throws {

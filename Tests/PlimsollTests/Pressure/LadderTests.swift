@@ -14,7 +14,7 @@ import Testing
         ([Rung(at: .critical, .expireBackgroundTasks(grace: .seconds(1)))], "patience"),
         ([Rung(at: .critical, .terminate(grace: .seconds(1)))], "patience"),
         ([Rung(at: .warning, after: .seconds(9), .terminate(grace: .seconds(1)))], "critical only"),
-        ([Rung(at: .normal, .release)], "normal is never pressure"),
+        ([Rung(at: .normal, .release)], "the normal level is no pressure"),
         ([Rung(at: .warning, after: .seconds(-1), .release)], "negative"),
         ([Rung(at: .critical, after: .seconds(5), .quiesce), Rung(at: .critical, .release)], "more patience"),
         ([Rung(at: .critical, .quiesce), Rung(at: .critical, .release)], "harsher"),

@@ -119,8 +119,8 @@ package struct RecursiveLoadError: Error, Sendable, CustomStringConvertible {
 
     init(_ key: some Sendable) {
         description = """
-            value(forKey:orLoad:) was called for the key \(key) from within the load of that key, which would wait for itself; \
-            make the value without asking the cache for it, or look with value(forKey:)
+            cannot load the key \(key) because value(forKey:orLoad:) was called from within the load of that key, which would wait for itself; \
+            make the value without the cache, or read it with value(forKey:)
             """
     }
 }

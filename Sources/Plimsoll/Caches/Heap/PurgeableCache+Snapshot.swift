@@ -56,14 +56,14 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
     public func restore(from store: any StateStore, as name: String) throws -> CacheRestoration {
         var restoration = CacheRestoration()
         guard let bytes = try store.read(name) else {
-            restoration.reason = "nothing is kept under \"\(name)\""
+            restoration.reason = "no snapshot is stored under \"\(name)\""
             return restoration
         }
         var reader = SnapshotReader(bytes)
         guard let version = reader.number(UInt32.self), version == Self.version, let saved = reader.number(Int64.self),
             let count = reader.number(UInt64.self)
         else {
-            restoration.reason = "what is kept under \"\(name)\" is no snapshot of this version (\(Self.version))"
+            restoration.reason = "the data stored under \"\(name)\" is not a snapshot of this version (\(Self.version))"
             return restoration
         }
         let away = max(0, time.wall().inNanoseconds - saved)
@@ -72,7 +72,7 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
                 let left = reader.number(Int64.self),
                 let tags = reader.texts()
             else {
-                restoration.reason = "the snapshot under \"\(name)\" is cut short"
+                restoration.reason = "the snapshot under \"\(name)\" is truncated"
                 break
             }
             let isOver = left != .max && left <= away

@@ -75,7 +75,7 @@ extension Scene {
     /// The purge handlers of each cache for the way to the background.
     var purges: [FanOut.Handler] {
         contents.withLock { $0.holders }.map { holder in
-            FanOut.Handler(name: holder.purgeable.name, origin: "holder of scene \(id)") {
+            FanOut.Handler(name: holder.purgeable.name, origin: "purgeable of scene \(id)") {
                 if holder.purgesOnBackground { _ = holder.purgeable.release(max(0, holder.purgeable.heldBytes)) }
                 _ = holder.purgeable.dropSpares()
             }

@@ -185,7 +185,7 @@ public final class Scene: Sendable {
         }
         if isOver {
             throw LifecycleError(
-                "scene \(id) was asked to be \(wanted) (\(cause.rawValue)) after its disconnection was asked for; connect a scene of that id again"
+                "cannot make scene \(id) \(wanted) (\(cause.rawValue)) because its disconnection was requested; connect a scene with that id again"
             )
         }
         lifecycle.desired.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }

@@ -100,7 +100,7 @@ struct SceneStages: Sendable {
         blocking { scene, context in
             var outcome = FanOut.Outcome(isProvisional: true)
             outcome.failures = scene.save(within: KeepingStages.firstShare(of: context)).map {
-                "on leaving the front: \($0)"
+                "on leaving the foreground: \($0)"
             }
             return outcome
         }
