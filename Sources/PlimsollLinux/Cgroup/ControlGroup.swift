@@ -56,7 +56,7 @@ package struct ControlGroup: Equatable, Sendable {
     package static func version1(_ controller: String, _ kernel: any Kernel) -> GroupPlace {
         guard case .success(let groups) = kernel.contents(of: "/proc/self/cgroup"),
             case .success(let table) = kernel.contents(of: "/proc/self/mountinfo")
-        else { return .hidden("/proc can't be read") }
+        else { return .hidden("cannot read /proc") }
         var isUncertain = false
         return place(
             of: Membership(groups, controller: controller).memory,
@@ -82,7 +82,7 @@ package struct ControlGroup: Equatable, Sendable {
             guard kernel.status(of: directory) == .directory else {
                 // A process must be in a visible group, so this state will not last.
                 isUncertain = true
-                reason = "\(directory) is not there"
+                reason = "\(directory) does not exist"
                 continue
             }
             if isForeign(directory, kernel) {
@@ -113,7 +113,7 @@ extension MountTable.Mount {
         let shown = root.split(separator: "/")
         if wanted.first == ".." { return .hidden("the process was moved to \(path), outside its cgroup namespace") }
         if shown.first == ".." {
-            return .hidden("\(point) shows the group \(root), above this cgroup namespace, and not where in it we are")
+            return .hidden("\(point) shows the group \(root), above this cgroup namespace, and not the position of this process")
         }
         guard wanted.starts(with: shown) else {
             return .hidden("\(point) shows the group \(root), which \(path) is not part of")

@@ -38,7 +38,7 @@ final class MemoryHigh {
         guard let target = Self.target(below: maximum) else {
             failure =
                 maximum == KernelText.unlimited
-                ? "no memory.max on the own group to throttle before" : "memory.max is too small to throttle before"
+                ? "the own group has no memory.max to set memory.high below" : "memory.max is too small to set memory.high below"
             return false
         }
         guard let now = file.read(KernelText.limit) else {
@@ -48,17 +48,17 @@ final class MemoryHigh {
         if let held, held.ours != now {
             self.held = nil
             isYielded = true
-            failure = "\(path) was changed to \(now == KernelText.unlimited ? "max" : String(now)) by somebody else"
+            failure = "another process changed \(path) to \(now == KernelText.unlimited ? "max" : String(now))"
             return false
         }
         if held?.ours == target { return false }
         guard held != nil || now > target else {
-            failure = "\(path) is \(now) already"
+            failure = "\(path) is already \(now)"
             return false
         }
         // Writing less than the usage would reclaim within the write, for as long as that takes (K27).
         guard usage < target else {
-            failure = "usage is above \(target), where it would be set; tried again later"
+            failure = "usage is above \(target), the value to set; retried later"
             return false
         }
         if let error = write(target) {

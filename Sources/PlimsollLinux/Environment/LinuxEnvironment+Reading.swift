@@ -178,7 +178,7 @@ extension LinuxEnvironment {
             if state.hasNoThread {
                 return [
                     .init(
-                        "environment", isLive: false, "no thread could be started",
+                        "environment", isLive: false, "cannot start a thread",
                         remedy: "raise the limit of processes (pids.max, RLIMIT_NPROC)")
                 ]
             }
@@ -186,7 +186,7 @@ extension LinuxEnvironment {
             func report(_ name: String, _ retry: RetryState, _ detail: String, remedy: String) {
                 if let failure = retry.failure {
                     signals.append(
-                        .init(name, isLive: false, "\(failure); read again only on the way back", remedy: remedy))
+                        .init(name, isLive: false, "\(failure); read again only on the return to the foreground", remedy: remedy))
                 } else {
                     signals.append(.init(name, isLive: true, detail))
                 }
@@ -207,7 +207,7 @@ extension LinuxEnvironment {
                 report(
                     "devices", state.devices.retry, "netlink, the kernel's uevents",
                     remedy:
-                        "let the service open netlink sockets (RestrictAddressFamilies=AF_NETLINK); in a network namespace of a container few come"
+                        "let the service open netlink sockets (RestrictAddressFamilies=AF_NETLINK); the network namespace of a container receives few events"
                 )
             }
             return signals

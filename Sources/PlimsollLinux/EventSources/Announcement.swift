@@ -98,7 +98,7 @@ final class Announcement {
         }
         if conditions & Int16(POLLNVAL) != 0 { eventSource.file = -1 }
         eventSource.closed(kernel)
-        failure = "the other side has closed it"
+        failure = "the other side closed the connection"
         eventSource.failed(at: now)
     }
 

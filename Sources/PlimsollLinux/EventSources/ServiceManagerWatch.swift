@@ -68,7 +68,7 @@ enum ServiceManagerWatch: Equatable {
         }
         // The kernel takes 32 bytes. Longer text would be cut into another threshold (K2).
         if bytes.count > (kind == .stallFile ? 32 : 4096) {
-            self = .refused("$MEMORY_PRESSURE_WRITE is \(bytes.count) bytes long, more than \(path) takes")
+            self = .refused("$MEMORY_PRESSURE_WRITE is \(bytes.count) bytes long, more than \(path) accepts")
             return
         }
         self = .watch(Watch(path: path, kind: kind, bytes: bytes))
@@ -94,7 +94,7 @@ enum ServiceManagerWatch: Equatable {
         }
         let between = mine.dropFirst(watched.count)
         let isOtherUnit = between.contains { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }
-        return isOtherUnit ? "\(path) belongs to a unit around ours, \(own): inherited from a parent" : nil
+        return isOtherUnit ? "\(path) belongs to a unit that encloses ours, \(own): inherited from a parent" : nil
     }
 
     /// Decodes RFC 4648 base64, padded; returns `nil` for anything else.

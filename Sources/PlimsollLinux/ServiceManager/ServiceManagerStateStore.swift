@@ -51,13 +51,13 @@ public final class ServiceManagerStateStore: StateStore {
     public func write(_ name: String, _ bytes: [UInt8]) throws {
         guard Self.label(name, .max).utf8.count <= 255 else {
             throw ServiceManagerError(
-                "the state \"\(name.prefix(64))\" has too long a name to be kept by the service manager; allowed are about 200 bytes"
+                "cannot keep the state \"\(name.prefix(64))\" in the service manager because its name is too long; allowed are about 200 bytes"
             )
         }
         let file = plimsoll_memory_file("plimsoll-state")
         guard file >= 0 else {
             throw ServiceManagerError(
-                "no file in memory for the state \"\(name)\": \(String(cString: strerror(-file)))")
+                "cannot make a memory file for the state \"\(name)\": \(String(cString: strerror(-file)))")
         }
         do {
             try fill(file, bytes, name)

@@ -74,12 +74,12 @@ package final class PrivateSocket: Sendable {
     private static func check(_ path: String) throws(PrivateSocketError) {
         let length = path.utf8.count
         if path.isEmpty || path.utf8.contains(0) {
-            throw PrivateSocketError(.path, "the path of a socket is empty or has a zero byte in it: give another")
+            throw PrivateSocketError(.path, "cannot use the path of a socket because it is empty or has a zero byte; choose another")
         }
         guard length <= longestPath else {
             throw PrivateSocketError(
                 .path,
-                "\(path) has \(length) bytes; the path of a UNIX socket has at most \(longestPath): choose a shorter directory"
+                "cannot use \(path) because it has \(length) bytes and the path of a UNIX socket has at most \(longestPath); choose a shorter directory"
             )
         }
     }
@@ -90,19 +90,19 @@ package final class PrivateSocket: Sendable {
         guard lstat(path, &status) == 0 else { return }
         guard status.st_mode & S_IFMT == S_IFSOCK else {
             throw PrivateSocketError(
-                .occupied, "something that is no socket lies at \(path): remove it, or choose another path")
+                .occupied, "cannot listen at \(path) because a file that is not a socket is there; remove it, or choose another path")
         }
         do throws(PrivateSocketError) {
             let (file, process) = try connect(to: path)
             close(file)
             throw PrivateSocketError(
-                .occupied, "process \(process) listens at \(path) already: end it, or choose another path")
+                .occupied, "cannot listen at \(path) because process \(process) already does; end it, or choose another path")
         } catch {
             switch error.number {
             case ECONNREFUSED: unlink(path)
             case EAGAIN:
                 throw PrivateSocketError(
-                    .occupied, "a process that is busy listens at \(path) already: end it, or choose another path")
+                    .occupied, "cannot listen at \(path) because a busy process already does; end it, or choose another path")
             default: throw error
             }
         }
@@ -119,7 +119,7 @@ package final class PrivateSocket: Sendable {
         }
         throw PrivateSocketError(
             .occupied,
-            "another process has kept the directory \(directory) locked (flock) for a second: choose another for \(path)"
+            "cannot listen at \(path) because another process has locked the directory \(directory) (flock) for a second; choose another directory"
         )
     }
 
@@ -159,23 +159,23 @@ package struct PrivateSocketError: Error, Sendable, Hashable, CustomStringConver
     init(listening path: String, errno number: Int32) {
         let advice =
             switch number {
-            case ENOENT, ENOTDIR: ": its directory must exist"
-            case EACCES, EROFS: ": its directory must be writable for this process"
-            case EMFILE, ENFILE: ": raise the limit of open files (RLIMIT_NOFILE)"
-            case EPERM: ": its file could not be kept from other users, choose another file system"
+            case ENOENT, ENOTDIR: "; its directory must exist"
+            case EACCES, EROFS: "; its directory must be writable for this process"
+            case EMFILE, ENFILE: "; raise the limit of open files (RLIMIT_NOFILE)"
+            case EPERM: "; its file cannot be closed to other users: choose another file system"
             default: ""
             }
-        self.init(.failed, number, "listening at \(path): \(String(cString: strerror(number)))\(advice)")
+        self.init(.failed, number, "cannot listen at \(path): \(String(cString: strerror(number)))\(advice)")
     }
 
     init(connecting path: String, errno number: Int32) {
         switch number {
-        case ENOENT, ENOTDIR: self.init(.absent, number, "there is no socket at \(path)")
-        case ECONNREFUSED: self.init(.absent, number, "nobody listens at \(path): the process that made it has ended")
+        case ENOENT, ENOTDIR: self.init(.absent, number, "cannot connect to \(path) because no socket is there")
+        case ECONNREFUSED: self.init(.absent, number, "cannot connect to \(path) because no process listens there; the process that made the socket has ended")
         case EACCES, EPERM:
-            self.init(.forbidden, number, "\(path) is another user's: only its owner and root may connect")
-        case EAGAIN: self.init(.failed, number, "the process at \(path) has too many connections waiting: try again")
-        default: self.init(.failed, number, "connecting to \(path): \(String(cString: strerror(number)))")
+            self.init(.forbidden, number, "cannot connect to \(path) because it belongs to another user; connect as its owner or as root")
+        case EAGAIN: self.init(.failed, number, "cannot connect to \(path) because too many connections wait there; try again")
+        default: self.init(.failed, number, "cannot connect to \(path): \(String(cString: strerror(number)))")
         }
     }
 

@@ -70,7 +70,7 @@ extension CgroupReader {
         if let tightest, tightest.usageFile.failure == nil {
             report.live("usage", tightest.usageFile.path)
             if let failure = tightest.statFile.failure {
-                report.dead("reclaimable", "\(tightest.statFile.path): \(failure); page cache counts as taken")
+                report.dead("reclaimable", "\(tightest.statFile.path): \(failure); page cache counts as used")
             } else {
                 report.live("reclaimable", tightest.statFile.path)
             }
@@ -86,17 +86,17 @@ extension CgroupReader {
 
     private func reportEventSources(_ report: inout CapabilityReport) {
         if let limitEvents, limitEvents.counts != nil {
-            let silent = limitEvents.isBellLive ? "" : ", which counts but wakes nobody"
+            let silent = limitEvents.isBellLive ? "" : ", whose counts are polled, as it sends no notification"
             report.live("limit events", limitEvents.file.path + silent)
         } else {
             report.dead(
                 "limit events",
                 limitEvents.map { "\($0.file.path): \($0.file.failure ?? .malformed)" }
-                    ?? "no group with the memory controller is to be seen")
+                    ?? "no group with the memory controller is visible")
         }
         if let usage = thresholds?.warningUsage {
             report.live(
-                "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control, ringing at \(ByteCount(usage))")
+                "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control, notifying at \(ByteCount(usage))")
         } else if let thresholds, let failure = thresholds.failure {
             report.dead(
                 "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control: \(failure)",
@@ -104,7 +104,7 @@ extension CgroupReader {
         } else {
             let why =
                 group.version == .v1 || tightest == nil
-                ? "there is no limit to ring at" : "cgroup version 2 has none; usage is read near the limit instead"
+                ? "there is no limit to derive a threshold from" : "cgroup version 2 has none; usage is read near the limit instead"
             report.dead("usage thresholds", why)
         }
     }
@@ -123,7 +123,7 @@ extension CgroupReader {
         case (_, .disabled): report.dead("stall trigger", "disabled by $MEMORY_PRESSURE_WATCH")
         case (_, .watch(let watch)) where watch.kind == .stallFile:
             report.dead("stall trigger", "the service manager's is used instead")
-        case _ where !options.usesTriggers: report.dead("stall trigger", "not asked for")
+        case _ where !options.usesTriggers: report.dead("stall trigger", "not requested")
         case (let trigger?, _):
             if let threshold = trigger.threshold {
                 report.live(
@@ -132,7 +132,7 @@ extension CgroupReader {
                 let why = trigger.failure.map { "\($0)" } ?? "not armed"
                 report.dead("stall trigger", "\(trigger.path): \(why); the total is read once a second instead")
             }
-        case (nil, _): report.dead("stall trigger", "there is no stall to watch")
+        case (nil, _): report.dead("stall trigger", "no stall information to watch")
         }
     }
 
@@ -155,19 +155,19 @@ extension CgroupReader {
 
     private func reportBrake(_ report: inout CapabilityReport) {
         if let held = throttle?.held, let own = group.memory.path {
-            report.live("brake", "\(own)/memory.high at \(ByteCount(held.ours))")
+            report.live("throttle", "\(own)/memory.high at \(ByteCount(held.ours))")
         } else if tightest?.hasBrake == true, let path = tightest?.limitFile.path {
-            report.live("brake", "\(path), set by the operator")
+            report.live("throttle", "\(path), set by the operator")
         } else {
             let advice =
-                "set MemoryHigh= a tenth below MemoryMax= in the service's unit, or Delegate=yes and ask for it (setsHigh)"
+                "set MemoryHigh= a tenth below MemoryMax= in the service's unit, or Delegate=yes and set the option setsHigh"
             let why =
                 throttle.map { $0.failure ?? "not set yet" }
                 ?? (group.version == .v1
                     ? "cgroup version 1 has no memory.high"
-                    : options.setsHigh ? "there is no own version 2 group with the memory controller" : "not asked for")
+                    : options.setsHigh ? "there is no own version 2 group with the memory controller" : "not requested")
             report.dead(
-                "brake", why,
+                "throttle", why,
                 remedy: group.version == .v1 ? "boot with cgroup version 2, which has memory.high" : advice)
         }
     }
@@ -178,7 +178,7 @@ extension CgroupReader {
         guard let own = group.unified.path else {
             report.dead(
                 "freezer",
-                "no cgroup version 2 group is to be seen: suspending stops at what the process itself can pause")
+                "no cgroup version 2 group is visible: suspension is limited to components that the process pauses itself")
             return
         }
         if case .regular = kernel.status(of: own + "/cgroup.freeze") {
@@ -186,7 +186,7 @@ extension CgroupReader {
         } else {
             // kernel/cgroup/cgroup.c: the root group has none, and kernels before 5.2 neither.
             report.dead(
-                "freezer", "\(own) has no cgroup.freeze: suspending stops at what the process itself can pause",
+                "freezer", "\(own) has no cgroup.freeze: suspension is limited to components that the process pauses itself",
                 remedy: "run the service in a group of its own, as a unit or a container")
         }
     }

@@ -35,7 +35,7 @@ extension CgroupReader {
         if reading.limit == nil, reading.stall == nil, reading.events == nil, reading.announced == nil, resident == nil
         {
             throw PressureSourceError(
-                "neither limits nor usage nor stall can be read: \(machine.file.path): \(machine.file.failure ?? .malformed)"
+                "cannot read limits, usage or stall: \(machine.file.path): \(machine.file.failure ?? .malformed)"
             )
         }
         return reading

@@ -32,14 +32,14 @@ package struct ForeignProcess: Sendable {
             signal.detail = signal.detail.replacing("/proc/self/", with: "/proc/\(kernel.processID)/")
             let isUnknown =
                 switch signal.name {
-                case "stall trigger": signal.detail == "not asked for"
+                case "stall trigger": signal.detail == "not requested"
                 case "usage thresholds": !signal.isLive && signal.detail.contains("cgroup.event_control")
-                case "brake": signal.detail == "not asked for"
+                case "throttle": signal.detail == "not requested"
                 default: false
                 }
             if isUnknown {
                 (signal.detail, signal.remedy) = (
-                    "not probed: that takes writing to the group, which is the process's own to do", nil
+                    "not probed: a probe writes to the group, which only the process itself may do", nil
                 )
             }
             if signal.name == "announced" { announce(&signal) }
@@ -60,7 +60,7 @@ package struct ForeignProcess: Sendable {
             }
             guard let variable else { return }
             signal.detail =
-                "not probed: $MEMORY_PRESSURE_WATCH is \(variable.dropFirst(name.count)), which the process alone may listen to"
+                "not probed: $MEMORY_PRESSURE_WATCH is \(variable.dropFirst(name.count)), which only the process itself may open"
             signal.remedy = nil
         }
     }

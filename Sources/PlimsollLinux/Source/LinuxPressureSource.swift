@@ -79,7 +79,7 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
     }
 
     /// The live signals, probed by use, and the dead ones with reasons: `limit`, `usage`, `reclaimable`,
-    /// `limit events`, `usage thresholds`, `stall`, `stall trigger`, `announced`, `brake`, `resident`.
+    /// `limit events`, `usage thresholds`, `stall`, `stall trigger`, `announced`, `throttle`, `resident`.
     public var capabilities: Capabilities { shared.currentCapabilities }
 
     /// Returns the present values of the group's files. Usage is read each time, the rest as often as it can matter.

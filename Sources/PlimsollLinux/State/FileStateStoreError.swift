@@ -35,11 +35,11 @@ public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConver
 
     /// The request, the file, the reason, the consequence, and the remedy.
     public var description: String {
-        let what = call.isEmpty ? path : "\(call) \(path)"
+        let what = call.isEmpty ? path : "cannot \(call) \(path)"
         let after = consequence.isEmpty ? "" : "; \(consequence)"
         return switch reason {
         case .heldByAnother(let process):
-            "\(path) is held by \(process.map { "process \($0)" } ?? "another process"), which keeps its state in this directory"
+            "cannot use \(path) because \(process.map { "process \($0)" } ?? "another process") keeps its state in this directory"
                 + "\(after); give each process a directory of its own, or end that one"
         case .badName: "\(path): a state's name must have 1 to \(StateFileName.longest) bytes once it is escaped"
         case .tooLarge: "\(path): a state has at most \(StateDirectory.mostBytes) bytes\(after)"
@@ -93,10 +93,10 @@ public enum StateStoreReport: Sendable, Hashable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .keptAside(let name, let path, let reason):
-            "the state \"\(name)\" starts clean: \(reason); it is kept as \(path)"
+            "the state \"\(name)\" starts clean: \(reason); the old data is kept as \(path)"
         case .tailDropped(let name, let count):
-            "the last change of the state \"\(name)\" was not whole (\(count) bytes) and was dropped"
-        case .swept(let count): "\(count) files that interrupted writes had left were removed"
+            "dropped an incomplete last change of the state \"\(name)\" (\(count) bytes)"
+        case .swept(let count): "removed \(count) files of interrupted writes"
         }
     }
 }

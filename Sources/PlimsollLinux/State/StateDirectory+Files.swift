@@ -58,7 +58,7 @@ extension StateDirectory {
         if var failure {
             let isCut = kernel.truncate(file, to: tail.end) >= 0
             failure.consequence =
-                isCut ? unharmed : "the change may be there or not; the next checkpoint writes the whole"
+                isCut ? unharmed : "the change may or may not be stored; the next checkpoint writes the whole state"
             throw failure
         }
         var grown = tail
@@ -102,7 +102,7 @@ extension StateDirectory {
         let length = kernel.length(file)
         if length < 0 { throw FileStateStoreError("fstat", path, number: Int32(clamping: -length)) }
         guard length <= 2 * Self.mostBytes + 4096 else {
-            return .failure(StateFile.Damage(description: "its \(length) bytes are more than any state has"))
+            return .failure(StateFile.Damage(description: "the file has \(length) bytes, more than a state may have"))
         }
         var number = 0
         let bytes = [UInt8](unsafeUninitializedCapacity: length) { buffer, count in
@@ -132,10 +132,10 @@ extension StateDirectory {
         while let to = places.popLast(), let from = places.last {
             let result = kernel.rename(at(from), to: at(to))
             if result < 0, result != -ENOENT {
-                throw FileStateStoreError("rename", at(from), number: -result, consequence: "the state is where it was")
+                throw FileStateStoreError("rename", at(from), number: -result, consequence: "the state is unchanged")
             }
         }
-        try synchronizeDirectory("the state is aside, but a power failure may still bring it back")
+        try synchronizeDirectory("the state is set aside, but a power failure may still bring it back")
         return .keptAside(name: title, path: at(name.aside(0)), reason: reason)
     }
 
@@ -144,9 +144,9 @@ extension StateDirectory {
         let result = kernel.unlink(at(file))
         if result == -ENOENT { return }
         if result < 0 {
-            throw FileStateStoreError("unlink", at(file), number: -result, consequence: "the state is where it was")
+            throw FileStateStoreError("unlink", at(file), number: -result, consequence: "the state is unchanged")
         }
-        try synchronizeDirectory("the state is gone, but a power failure may still bring it back")
+        try synchronizeDirectory("the state is removed, but a power failure may still bring it back")
     }
 
     // MARK: - The directory
@@ -234,7 +234,7 @@ extension StateDirectory {
         }
         if file < 0 { throw FileStateStoreError("open", mark, number: -file) }
         kernel.close(file)
-        try synchronizeDirectory("the mark is there, but a power failure may still take it away")
+        try synchronizeDirectory("the mark is written, but a power failure may still remove it")
     }
 
     func hasMark() throws(FileStateStoreError) -> Bool { try exists(mark) }

@@ -71,7 +71,7 @@ final class LinkLoop: Sendable {
             return true
         }
         guard isConnected else {
-            return "no supervisor is connected that could make this process stand still: it stays quiesced"
+            return "no supervisor is connected that could suspend the process; it stays quiesced"
         }
         wakeup.ring()
         return nil
@@ -103,7 +103,7 @@ final class LinkLoop: Sendable {
             lose(problem)
             rest(pause.taken())
         }
-        lose("it was closed")
+        lose("the link was closed")
     }
 
     /// Fails all requests of the lost connection, because they will not be answered.
@@ -122,14 +122,14 @@ final class LinkLoop: Sendable {
     private func connect() -> (problem: String, isGood: Bool) {
         let file = kernel.connect(path)
         // A full queue means that a supervisor is there. So retry soon, without growing pauses.
-        guard file >= 0 else { return ("connecting to \(path): \(KernelError(number: -file))", file == -EAGAIN) }
+        guard file >= 0 else { return ("cannot connect to \(path): \(KernelError(number: -file))", file == -EAGAIN) }
         defer { kernel.close(file) }
         var stream = LineStream(file)
         var diff = LinkStateDiff()
         var isRefused = false
         guard stream.send({ ChildMessage.hello(version: MessageLine.version).encoded($0) }) else {
             // The supervisor may have refused already, and sent a reason.
-            return (hear(&stream, &isRefused) ?? "\(path) takes nothing", false)
+            return (hear(&stream, &isRefused) ?? "\(path) accepts no data", false)
         }
         state.withLock { state in
             state.status.isConnected = true
@@ -143,7 +143,7 @@ final class LinkLoop: Sendable {
             if let problem = hear(&stream, &isRefused) { return (problem, stream.heard > 0 && !isRefused) }
         }
         _ = stream.send { ChildMessage.bye.encoded($0) }
-        return ("it was closed", true)
+        return ("the link was closed", true)
     }
 
     /// Sends new messages, as far as there is room; the rest stays new for the next time.
@@ -179,7 +179,7 @@ final class LinkLoop: Sendable {
     /// Processes received lines. Returns the reason if the connection must end.
     private func hear(_ stream: inout LineStream, _ isRefused: inout Bool) -> String? {
         switch stream.read() {
-        case .gone: return "the supervisor has closed the connection"
+        case .gone: return "the supervisor closed the connection"
         case .nothing: return nil
         case .bytes: break
         }
@@ -193,7 +193,7 @@ final class LinkLoop: Sendable {
                 case nil: break
                 case .refused(let reason):
                     isRefused = true
-                    return "the supervisor refuses the connection: \(reason.rawValue)"
+                    return "the supervisor refused the connection: \(reason.rawValue)"
                 case .keepAlive(let number, let isAccepted): answer(number, isAccepted)
                 case .some(let message):
                     if case .level(let level) = message { state.withLock { $0.status.level = level } }

@@ -141,7 +141,7 @@ extension MessageError: CustomStringConvertible {
         case .noSequence: "a line that does not begin with its number"
         case .noVerb: "a line without a verb"
         case .tooManyFields: "a line of more than \(MessageLine.maximumFields) fields"
-        case .noField: "a word that is no name=value"
+        case .noField: "a word that is not name=value"
         case .duplicateField(let name): "the field \(name) twice"
         case .missing(let name): "no field \(name)"
         case .invalid(let name): "a value of \(name) that is not allowed"

@@ -57,7 +57,7 @@ public final class SupervisorLink: Sendable {
         onEnding: (@Sendable (Duration) -> Void)? = nil
     ) throws {
         guard let path, !path.isEmpty else {
-            throw SupervisorLinkError("$\(Self.variable) is not set: nobody supervises this process", isAlone: true)
+            throw SupervisorLinkError("cannot connect to a supervisor because $\(Self.variable) is not set: the process runs without one", isAlone: true)
         }
         // sun_path has 108 bytes, including the terminating zero.
         guard path.hasPrefix("/"), path.utf8.count <= 107 else {
@@ -79,7 +79,7 @@ public final class SupervisorLink: Sendable {
             comingBack.cancel()
             standstill.cancel()
             throw SupervisorLinkError(
-                "no thread could be started for the supervisor's link; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+                "cannot start a thread for the supervisor's link; check the limit of processes (pids.max, RLIMIT_NPROC)"
             )
         }
     }

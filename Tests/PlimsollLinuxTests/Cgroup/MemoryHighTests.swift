@@ -18,14 +18,14 @@ import Testing
     @Test func `memory.high is set only on request`() {
         let turner = Turner(Machines.version2(), options: .init(usesTriggers: false))
         #expect(turner.kernel.ask { $0.written.isEmpty })
-        #expect(turner.source.capabilities["brake"]?.isLive == false)
+        #expect(turner.source.capabilities["throttle"]?.isLive == false)
     }
 
     @Test func `memory.high is set, becomes the boundary, moves with the limit, and is put back at the end`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         do {
             let turner = Turner(kernel, options: asked)
-            #expect(turner.source.capabilities["brake"]?.isLive == true)
+            #expect(turner.source.capabilities["throttle"]?.isLive == true)
             let reading = try turner.read()
             #expect(reading.boundary == .high)
             #expect(reading.limit! < .mebibytes(480))
@@ -46,7 +46,7 @@ import Testing
             turner.set(Self.path, "300000000\n")
             _ = try turner.read(after: .seconds(10))
             _ = try turner.read(after: .seconds(10))
-            #expect(turner.source.capabilities["brake"]?.detail.contains("300000000") != nil)
+            #expect(turner.source.capabilities["throttle"]?.detail.contains("300000000") != nil)
         }
         #expect(kernel.ask { $0.files[Self.path] } == "300000000\n")
     }
@@ -55,18 +55,18 @@ import Testing
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.files[Machines.main + "/memory.current"] = "\(500 << 20)\n" }
         let turner = Turner(kernel, options: asked)
-        #expect(turner.source.capabilities["brake"]?.detail.contains("usage is above") == true)
+        #expect(turner.source.capabilities["throttle"]?.detail.contains("usage is above") == true)
         turner.set(Machines.main + "/memory.current", "\(100 << 20)\n")
         _ = try turner.read(after: .seconds(10))
         _ = try turner.read(after: .seconds(1))
-        #expect(turner.source.capabilities["brake"]?.isLive == true)
+        #expect(turner.source.capabilities["throttle"]?.isLive == true)
     }
 
     @Test func `a namespaced root that may not be written to is a dead signal with advice`() {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.writeRefusals[Self.path] = EPERM }
         let turner = Turner(kernel, options: asked)
-        #expect(turner.source.capabilities["brake"]?.detail.contains("Operation not permitted") == true)
-        #expect(turner.source.capabilities["brake"]?.remedy?.contains("Delegate=yes") == true)
+        #expect(turner.source.capabilities["throttle"]?.detail.contains("Operation not permitted") == true)
+        #expect(turner.source.capabilities["throttle"]?.remedy?.contains("Delegate=yes") == true)
     }
 }

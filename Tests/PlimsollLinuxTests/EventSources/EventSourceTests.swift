@@ -219,6 +219,6 @@ import Testing
     @Test func `no trigger is set without a request`() {
         let turner = Turner(Machines.version2(), options: .init(usesTriggers: false))
         #expect(turner.kernel.ask { $0.written.isEmpty })
-        #expect(turner.source.capabilities["stall trigger"]?.detail == "not asked for")
+        #expect(turner.source.capabilities["stall trigger"]?.detail == "not requested")
     }
 }

@@ -170,7 +170,7 @@ final class Fixture {
         #expect(reading.stall != nil)
         #expect(reading.events == .init())
         #expect(source.capabilities["stall"]?.detail == "/sys/fs/cgroup/unified/memory.pressure")
-        let brake = source.capabilities["brake"]
+        let brake = source.capabilities["throttle"]
         #expect(brake?.detail == "cgroup version 1 has no memory.high" && brake?.remedy?.contains("version 2") == true)
         withExtendedLifetime(fixture) {}
     }

@@ -14,7 +14,7 @@ import Testing
         #expect(source.footprint().resident > .mebibytes(1))
         #expect(
             source.capabilities.signals.map(\.name) == [
-                "limit", "usage", "reclaimable", "limit events", "usage thresholds", "stall", "stall trigger", "announced", "brake", "freezer",
+                "limit", "usage", "reclaimable", "limit events", "usage thresholds", "stall", "stall trigger", "announced", "throttle", "freezer",
                 "resident",
             ])
         for signal in source.capabilities.signals { #expect(!signal.detail.isEmpty, "\(signal.name)") }
@@ -116,12 +116,12 @@ import Testing
 
     @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
     func `on version 2 the brake is set, follows a moved limit, and is put back`() throws {
-        let group = try ChildGroup(.v2, "brake", ["memory.max": 256 << 20])
+        let group = try ChildGroup(.v2, "throttle", ["memory.max": 256 << 20])
         defer { group.remove() }
         func high() -> Int? { KernelFile(group.directory + "/memory.high", group, TextBuffer()).read(KernelText.limit) }
         do {
             let source = LinuxPressureSource(options: .init(setsHigh: true, usesTriggers: false), kernel: group)
-            #expect(source.capabilities["brake"]?.isLive == true, "\(source.capabilities)")
+            #expect(source.capabilities["throttle"]?.isLive == true, "\(source.capabilities)")
             #expect(try source.read(at: .zero).boundary == .high)
             #expect(high() == 224 << 20)
             group.set("memory.max", 640 << 20)

@@ -98,10 +98,10 @@ import Testing
         var flipped = good
         flipped[good.count - 1] ^= 1
         for (bad, text) in [
-            (Array(good.dropLast()), "it was cut short to 56 bytes of 57"), (Array(good.prefix(5)), "cut short to 5 bytes"),
-            ([], "cut short to 0 bytes"),
-            (newer, "from a newer version: format 2, and this program reads up to 1"), (flipped, "its checksum is wrong"),
-            (Array("# a configuration file".utf8), "it is no state file"),
+            (Array(good.dropLast()), "the file is truncated to 56 bytes of 57"), (Array(good.prefix(5)), "truncated to 5 bytes"),
+            ([], "truncated to 0 bytes"),
+            (newer, "the file has the newer format 2; this program reads up to 1"), (flipped, "the checksum is wrong"),
+            (Array("# a configuration file".utf8), "the file is not a state file"),
         ] {
             try put(bad, "cart.state")
             guard case .setAside(let reason) = try store.load("cart") else {

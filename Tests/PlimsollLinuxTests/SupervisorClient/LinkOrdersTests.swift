@@ -57,6 +57,6 @@ import Testing
         #expect(pauses.first.map { (100_000_000..<150_000_000).contains($0) } == true, "\(pauses)")
         for (pause, next) in zip(pauses, pauses.dropFirst()) { #expect(next == (number == EAGAIN ? pause : 2 * pause)) }
         #expect(number == EAGAIN ? pauses.count > 60 : pauses.count == 6, "\(pauses)")
-        #expect(loop.status == .init(problem: "it was closed"))
+        #expect(loop.status == .init(problem: "the link was closed"))
     }
 }
