@@ -50,7 +50,7 @@ public final class AdminClient {
         do { return try json.answer(line.utf8) } catch {
             throw AdminError(
                 .silent,
-                "process \(process) at \(path) answered what can't be read; is it another version, or no admin socket? \(error)"
+                "cannot read the answer of process \(process) at \(path), which may be another version or no admin socket: \(error)"
             )
         }
     }
@@ -79,7 +79,7 @@ public final class AdminClient {
             searched = inbox.count
             guard inbox.count < Self.longestAnswer else {
                 throw AdminError(
-                    .silent, "process \(process) at \(path) answered more than \(Self.longestAnswer) bytes")
+                    .silent, "process \(process) at \(path) answered with more than \(Self.longestAnswer) bytes")
             }
             try receive(by: deadline)
         }
@@ -92,7 +92,7 @@ public final class AdminClient {
         if count < 0, errno == EINTR { return }
         guard count > 0 else {
             throw AdminError(
-                .silent, "process \(process) at \(path) has not answered for \(timeLimit): it stands still")
+                .silent, "process \(process) at \(path) has not answered for \(timeLimit) and may be suspended; try again once it runs")
         }
         let taken = withUnsafeTemporaryAllocation(byteCount: 65536, alignment: 16) { buffer in
             let taken = recv(file, buffer.baseAddress, buffer.count, 0)

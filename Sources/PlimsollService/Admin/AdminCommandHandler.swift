@@ -17,7 +17,7 @@ struct AdminCommandHandler: Sendable {
 
     static let readOnly = AdminRefusal(
         .readOnly,
-        "read-only: set PLIMSOLL_ADMIN_ALLOWS_CHANGES=true, or `allowsChanges: true` where the service makes its AdminEndpoint, to let purge, simulate, limit and activate through"
+        "read-only: set PLIMSOLL_ADMIN_ALLOWS_CHANGES=true, or `allowsChanges: true` where the service makes its AdminEndpoint, to allow purge, simulate, limit and activate"
     )
 
     /// Validates a request completely before any part is carried out.
@@ -38,7 +38,7 @@ struct AdminCommandHandler: Sendable {
             }
         case .activate:
             guard let name = request.name, !name.isEmpty else {
-                throw AdminRefusal(.malformed, "activate needs a \"name\": what is asked for")
+                throw AdminRefusal(.malformed, "activate needs a \"name\", the name of the request")
             }
         }
     }
@@ -107,7 +107,7 @@ struct AdminCommandHandler: Sendable {
         guard level == .normal || manager.memoryStatus != nil else {
             throw AdminRefusal(
                 .failed,
-                "the manager does not run, so that nothing can be rehearsed: call its run(), or add it to the service group"
+                "cannot simulate a level because the manager does not run; call its run(), or add it to the service group"
             )
         }
         manager.simulate(level, for: duration)
@@ -119,7 +119,7 @@ struct AdminCommandHandler: Sendable {
     private func selection(_ request: AdminRequest) throws(AdminRefusal) -> (chosen: PurgeableSelection, words: String)
     {
         var choices: [(PurgeableSelection, String)] = []
-        if let name = request.name { choices.append((.named(name), "of the name \"\(AdminRefusal.quoted(name))\"")) }
+        if let name = request.name { choices.append((.named(name), "with the name \"\(AdminRefusal.quoted(name))\"")) }
         if let group = request.group {
             choices.append((.group(group), "in the group \"\(AdminRefusal.quoted(group))\""))
         }
@@ -134,9 +134,9 @@ struct AdminCommandHandler: Sendable {
             )
         }
         guard request.all != true || choices.isEmpty else {
-            throw AdminRefusal(.malformed, "\"all\" is not \(choices[0].1): leave one of them out")
+            throw AdminRefusal(.malformed, "cannot purge both all and those \(choices[0].1); leave one of them out")
         }
-        let (chosen, words) = choices.first ?? (.all, "at all")
+        let (chosen, words) = choices.first ?? (.all, "of any kind")
         guard let word = request.upTo else { return (chosen, words) }
         guard let cost = RebuildCost.allCases.first(where: { "\($0)" == word }) else {
             throw AdminRefusal(
@@ -159,7 +159,7 @@ struct AdminCommandHandler: Sendable {
         }
         guard isThere else {
             let names = holders.map(\.name).prefix(20).joined(separator: ", ")
-            throw AdminRefusal(.absent, "nothing \(words) is registered; there is \(names.isEmpty ? "nothing" : names)")
+            throw AdminRefusal(.absent, "no purgeable \(words) is registered; registered: \(names.isEmpty ? "none" : names)")
         }
         return (chosen, request.bytes ?? .max)
     }
@@ -199,7 +199,7 @@ struct AdminCommandHandler: Sendable {
         case nil:
             throw AdminRefusal(
                 .failed,
-                "\"\(AdminRefusal.quoted(request.name))\" was handed on and not answered within \(Self.activationPatience); it may be later"
+                "\"\(AdminRefusal.quoted(request.name))\" was forwarded and not answered within \(Self.activationPatience); an answer may come later"
             )
         }
     }

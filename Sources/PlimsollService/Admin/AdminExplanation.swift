@@ -13,31 +13,31 @@ struct AdminExplanation: Sendable {
         let actions = status.actions.suffix(max(0, last))
         let unanswered = status.holders.compactMap { holder in
             holder.unansweredSeconds.map {
-                "The holder \"\(holder.name)\" has not answered for \(Self.seconds($0)): its own code blocks."
+                "The purgeable \"\(holder.name)\" has not answered for \(Self.seconds($0)): its own code blocks."
             }
         }
         sentences =
             [Self.state(status)] + status.admissions.compactMap { Self.shedding($0) } + unanswered
-            + (actions.isEmpty ? ["Nothing was done yet."] : actions.map { Self.sentence($0, at: status.atSeconds) })
+            + (actions.isEmpty ? ["No action so far."] : actions.map { Self.sentence($0, at: status.atSeconds) })
     }
 
     private static func state(_ status: ManagerStatus) -> String {
-        guard let memory = status.memory else { return "The manager has not looked at memory yet: it does not run." }
+        guard let memory = status.memory else { return "The manager has not read memory yet: it does not run." }
         var text = "Memory is at level \(status.level): \(bytes(memory.usageBytes)) are used"
         if let limit = memory.limitBytes { text += " of \(bytes(limit))" }
         if let available = memory.availableBytes { text += ", \(bytes(available)) can still be allocated" }
         if let warning = memory.warningLineBytes, let critical = memory.criticalLineBytes {
-            text += "; a warning begins at \(bytes(warning)) that can't be reclaimed, critical at \(bytes(critical))"
+            text += "; a warning begins at \(bytes(warning)) that cannot be reclaimed, critical at \(bytes(critical))"
         }
         text += "."
         if memory.heldSeconds(at: status.atSeconds) == nil, let why = reasons(memory.evidence) {
-            text += " The last look saw \(memory.observed), because \(why)."
+            text += " The last reading showed \(memory.observed), because \(why)."
         }
         if let left = memory.heldSeconds(at: status.atSeconds) {
-            let why = reasons(memory.heldFor ?? "").map { " It was reached because \($0)." } ?? ""
+            let why = reasons(memory.heldFor ?? "").map { " The level was reached because \($0)." } ?? ""
             text +=
-                " The last look saw \(memory.observed) only; \(status.level) is held \(left > 0 ? "for \(seconds(left)) more" : "until the next look")"
-            text += ", if no look sees it again.\(why)"
+                " The last reading showed \(memory.observed) only; \(status.level) is held \(left > 0 ? "for \(seconds(left)) more" : "until the next reading")"
+            text += ", unless a reading shows it again.\(why)"
         }
         return text + (status.isDryRun ? " The policy only decides and reports (dry run)." : "")
     }
@@ -55,7 +55,7 @@ struct AdminExplanation: Sendable {
     private static func sentence(_ action: ActionStatus, at now: Double) -> String {
         var text = "\(seconds(max(0, now - action.beganSeconds))) ago, at level \(action.level), "
         switch action.origin {
-        case ActionReport.Origin.operator.rawValue: text += "as an operator asked for it"
+        case ActionReport.Origin.operator.rawValue: text += "at an operator's request"
         case ActionReport.Origin.background.rawValue: text += "on the way to the background"
         default: text += "because \(reasons(action.evidence) ?? "memory was short")"
         }
@@ -64,7 +64,7 @@ struct AdminExplanation: Sendable {
             ? String(action.outcome.dropFirst("refused".count).drop { $0 == ":" || $0 == " " }) : nil
         text += ": " + (refusal == nil ? what(action) : intent(action))
         if let refusal { text += ", which was refused" + (refusal.isEmpty ? "" : ": \(refusal)") }
-        if action.mode == ActionMode.dryRun.rawValue { text += ", had this been no dry run" }
+        if action.mode == ActionMode.dryRun.rawValue { text += ", but only reported (dry run)" }
         text += "."
         if action.residentBeforeBytes != action.residentAfterBytes, action.mode != ActionMode.dryRun.rawValue {
             text +=
@@ -87,13 +87,13 @@ struct AdminExplanation: Sendable {
     /// Returns a description of an action that was refused.
     private static func intent(_ action: ActionStatus) -> String {
         switch ActionKind(rawValue: action.action) {
-        case .warn: "observers were to be told"
-        case .release: "holders were to be asked for memory"
-        case .quiesce: "what can pause was to pause"
+        case .warn: "observers were to be notified"
+        case .release: "purgeables were to release memory"
+        case .quiesce: "pausable components were to be paused"
         case .expireBackgroundTasks: "background tasks were to be asked to end"
-        case .suspend: "the process was to stand still"
-        case .terminate: "the process was to save and end"
-        case .makeRoom: "volatile memory was to be given back to keep a margin free"
+        case .suspend: "the process was to be suspended"
+        case .terminate: "the process was to save its state and end"
+        case .makeRoom: "volatile memory was to be released to keep a margin free"
         case .noticeDrops: "volatile memory was to be counted"
         case nil: action.action
         }
@@ -101,24 +101,24 @@ struct AdminExplanation: Sendable {
 
     private static func what(_ action: ActionStatus) -> String {
         switch ActionKind(rawValue: action.action) {
-        case .warn: return "observers were told"
+        case .warn: return "observers were notified"
         case .release:
             let asked =
-                action.askedBytes == .max || action.askedBytes == 0 ? "all they could" : bytes(action.askedBytes)
+                action.askedBytes == .max || action.askedBytes == 0 ? "all they could release" : bytes(action.askedBytes)
             var text =
-                "holders were asked for \(asked) and let go of \(ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes))"
+                "purgeables were asked for \(asked) and released \(ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes))"
             if action.releasedVolatileBytes > 0 { text += ", \(bytes(action.releasedVolatileBytes)) of it volatile" }
-            return text + (action.takenBytes > 0 ? "; the kernel had taken \(bytes(action.takenBytes)) by itself" : "")
-        case .quiesce: return "what can pause was paused"
+            return text + (action.takenBytes > 0 ? "; the kernel had reclaimed \(bytes(action.takenBytes)) before" : "")
+        case .quiesce: return "pausable components were paused"
         case .expireBackgroundTasks: return "background tasks were asked to end"
         case .suspend:
             // The supervisor decides whether to freeze the process, and records the decision in a journal.
             return action.outcome == "done"
-                ? "the supervisor was asked to have the process stand still" : "the process was to stand still"
-        case .terminate: return "the process was to save and end"
+                ? "the supervisor was asked to suspend the process" : "the process was to be suspended"
+        case .terminate: return "the process was to save its state and end"
         case .makeRoom:
-            return "\(bytes(action.releasedVolatileBytes)) of volatile memory were given back to keep a margin free"
-        case .noticeDrops: return "the kernel was found to have taken \(bytes(action.takenBytes)) of volatile memory"
+            return "\(bytes(action.releasedVolatileBytes)) of volatile memory were released to keep a margin free"
+        case .noticeDrops: return "the kernel was found to have reclaimed \(bytes(action.takenBytes)) of volatile memory"
         case nil: return action.action
         }
     }
@@ -129,12 +129,12 @@ struct AdminExplanation: Sendable {
             switch name {
             case "none": nil
             case "headroom": "little is left below the limit"
-            case "growth": "at its present growth it would meet the limit soon"
+            case "growth": "usage grows and would meet the limit soon"
             case "stall": "tasks stall on memory"
             case "limit events": "the kernel found the group at its limit"
             case "limit lowered": "the limit was lowered"
             case "announced": "the service manager announced it"
-            case "simulated": "somebody rehearses it"
+            case "simulated": "an operator simulates it"
             default: String(name)
             }
         }

@@ -71,11 +71,11 @@ final class AdminLoop {
                     isOurs
                     ? AdminRefusal(
                         .busy,
-                        "\(connections.count) connections are open already, and there may be no more: try again, or end a `plimsoll top`"
+                        "cannot accept the connection because \(connections.count) are open, which is the limit; try again, or end a `plimsoll top`"
                     )
                     : AdminRefusal(
                         .forbidden,
-                        "user \(peer.user) may not: this service runs as user \(geteuid()), and answers that one and root"
+                        "cannot answer user \(peer.user) because this service runs as user \(geteuid()); connect as that user or as root"
                     )
                 // Count before the answer: a client that has read the answer may ask for the counts.
                 server.tally.add(\.refused)
@@ -116,7 +116,7 @@ final class AdminLoop {
     private func handle(_ due: AdminConnection.Due, _ connection: AdminConnection, at now: Duration) {
         switch due {
         case .watch: show(connection, at: now)
-        case .request: cutOff(connection, "half a request came, and no newline for \(server.bounds.request)", at: now)
+        case .request: cutOff(connection, "cannot read the request because no newline came within \(server.bounds.request); end each request with a newline", at: now)
         case .idle, .answer:
             server.tally.add(\.cutOff)
             connection.close()
@@ -164,7 +164,7 @@ final class AdminLoop {
             guard connections.count(where: { $0.isOpen && $0.watch != nil }) < server.bounds.watchers else {
                 throw AdminRefusal(
                     .busy,
-                    "\(server.bounds.watchers) connections watch already, and no more may: ask for `status` now and then, or end a `plimsoll top`"
+                    "cannot watch because \(server.bounds.watchers) connections do, which is the limit; poll `status`, or end a `plimsoll top`"
                 )
             }
             connection.watch = (.milliseconds(request.milliseconds ?? 1000), now)
@@ -172,7 +172,7 @@ final class AdminLoop {
         } else if request.command.isChange {
             guard server.changeWorker.take(connection.id, request, waiting: server.bounds.changes) else {
                 throw AdminRefusal(
-                    .busy, "\(server.bounds.changes) changes wait already for one that is being carried out: try again")
+                    .busy, "cannot queue the change because \(server.bounds.changes) wait already, which is the limit; try again")
             }
             connection.isBusy = true
         } else {

@@ -23,7 +23,7 @@ package enum AdminPath {
         throw AdminError(
             .path,
             """
-            cannot choose a place for the admin socket, as neither $RUNTIME_DIRECTORY nor $XDG_RUNTIME_DIR is set; set RuntimeDirectory= in the unit, or \
+            cannot choose a place for the admin socket because neither $RUNTIME_DIRECTORY nor $XDG_RUNTIME_DIR is set; set RuntimeDirectory= in the unit, or \
             PLIMSOLL_ADMIN_SOCKET to a path or to off, or give AdminEndpoint a path
             """
         )
@@ -33,7 +33,7 @@ package enum AdminPath {
         guard directory.hasPrefix("/") else {
             throw AdminError(
                 .path,
-                "$\(variable) is \"\(directory)\", which is no absolute path: set it to one, or give AdminEndpoint a path"
+                "$\(variable) is \"\(directory)\", which is not an absolute path; set it to one, or give AdminEndpoint a path"
             )
         }
         return (directory.hasSuffix("/") ? String(directory.dropLast()) : directory) + "/" + name

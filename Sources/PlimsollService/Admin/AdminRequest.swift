@@ -78,16 +78,16 @@ extension AdminRequest {
             let key = AnyKey(stringValue: key.rawValue)
             guard fields.contains(key) else { return nil }
             do { return try fields.decode(Value.self, forKey: key) } catch {
-                throw AdminRefusal(.malformed, "\"\(key.stringValue)\" is to be \(meaning)")
+                throw AdminRefusal(.malformed, "\"\(key.stringValue)\" must be \(meaning)")
             }
         }
         guard let word: String = try value(.command, "text") else {
-            throw AdminRefusal(.malformed, "a request has a \"command\", for example \(Self.example)")
+            throw AdminRefusal(.malformed, "a request needs a \"command\", for example \(Self.example)")
         }
         guard let command = Command(rawValue: word) else {
             throw AdminRefusal(
                 .malformed,
-                "there is no command \"\(AdminRefusal.quoted(word))\"; there are \(Command.allCases.map(\.rawValue).joined(separator: ", "))"
+                "unknown command \"\(AdminRefusal.quoted(word))\"; known commands are \(Command.allCases.map(\.rawValue).joined(separator: ", "))"
             )
         }
         for key in fields.allKeys.map(\.stringValue).sorted()

@@ -31,7 +31,7 @@ final class AdminServer: Sendable {
         guard path.hasPrefix("/") else {
             throw AdminError(
                 .path,
-                "the admin socket's path is \"\(path)\", which is not absolute: begin it with /, as the directory may change while it listens"
+                "cannot listen at the admin socket \"\(path)\" because its path is not absolute and the working directory may change; begin it with /"
             )
         }
         do { socket = try PrivateSocket(at: path) } catch { throw AdminError(error) }
@@ -39,7 +39,7 @@ final class AdminServer: Sendable {
         guard wakeup >= 0 else {
             throw AdminError(
                 .failed,
-                "no eventfd for the admin socket at \(path): \(String(cString: strerror(-wakeup))); raise the limit of open files (RLIMIT_NOFILE)"
+                "cannot make an eventfd for the admin socket at \(path): \(String(cString: strerror(-wakeup))); raise the limit of open files (RLIMIT_NOFILE)"
             )
         }
     }
@@ -60,7 +60,7 @@ final class AdminServer: Sendable {
             stop()
             throw AdminError(
                 .failed,
-                "no thread could be started for the admin socket at \(path); is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+                "cannot start a thread for the admin socket at \(path); check the limit of processes (pids.max, RLIMIT_NPROC)"
             )
         }
     }

@@ -40,7 +40,7 @@ extension ServiceSettings {
         if let problem = policy.thresholds.problem { problems.append("warning.*, critical.*, stall.*: \(problem)") }
         if drainDelay > shutdownBudget {
             problems.append(
-                "shutdown.drainDelay is \(drainDelay), more than shutdown.budget, of which it is a part: \(shutdownBudget)"
+                "shutdown.drainDelay is \(drainDelay), more than shutdown.budget, which includes the delay: \(shutdownBudget)"
             )
             (drainDelay, shutdownBudget) = (before.drainDelay, before.shutdownBudget)
         }
@@ -65,7 +65,7 @@ extension ServiceSettings {
         let unknown = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }
             .sorted()
         var problems = unknown.map { name in
-            "\(printable(name, atMost: 120)) is no setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
+            "\(printable(name, atMost: 120)) is not a setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
         }
         // An empty variable counts as not set.
         let set = environment.filter { $0.key.hasPrefix("PLIMSOLL_") && !$0.value.isEmpty }

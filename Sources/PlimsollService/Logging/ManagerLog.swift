@@ -34,7 +34,7 @@ final class ManagerLog: Sendable {
     func begin(_ manager: ResourceManager) -> [Registration] {
         let dead = manager.capabilities.signals.filter { !$0.isLive }
         logger.info(
-            "watching memory",
+            "started watching memory",
             metadata: [
                 "plimsoll.footing": "\(manager.capabilities.footing.rawValue)",
                 "plimsoll.dry_run": "\(manager.isDryRun)",
@@ -44,7 +44,7 @@ final class ManagerLog: Sendable {
         manager.beforeTermination("log") { [logger] _ in
             let memory = manager.memoryStatus
             logger.warning(
-                "ending the process: memory stayed full and nothing could be given back",
+                "started to end the process: memory stayed full and purges freed nothing",
                 metadata: [
                     "plimsoll.usage_bytes": "\(memory?.usageBytes ?? 0)",
                     "plimsoll.limit_bytes": "\(memory?.limitBytes ?? 0)",
@@ -65,12 +65,12 @@ final class ManagerLog: Sendable {
             if let limit = memory.limitBytes { metadata["plimsoll.limit_bytes"] = "\(limit)" }
         }
         guard event.level > event.previous else {
-            let rest = event.level == .warning && event.previous > event.level ? ", no longer \(event.previous)" : ""
-            return logger.notice("memory is \(event.level)\(rest)", metadata: metadata)
+            let rest = event.level == .warning && event.previous > event.level ? ", down from \(event.previous)" : ""
+            return logger.notice("memory level became \(event.level)\(rest)", metadata: metadata)
         }
         let left = mayWarn(of: event.level)
         if let left, left > 0 { metadata["plimsoll.left_out"] = "\(left)" }
-        logger.log(level: left == nil ? .info : .warning, "memory is \(event.level)", metadata: metadata)
+        logger.log(level: left == nil ? .info : .warning, "memory level became \(event.level)", metadata: metadata)
     }
 
     func tell(_ report: ActionReport) {
@@ -101,9 +101,9 @@ final class ManagerLog: Sendable {
             level: report.stragglers.isEmpty && !isLate ? .info : .warning,
             report.stragglers.isEmpty
                 ? isLate
-                    ? "memory is watched no longer; the shutdown took longer than its budget"
-                    : "memory is watched no longer"
-                : "memory is watched no longer; not everything ended in time",
+                    ? "stopped watching memory; the shutdown took longer than its budget"
+                    : "stopped watching memory"
+                : "stopped watching memory; not everything ended in time",
             metadata: [
                 "plimsoll.budget": "\(report.budget.brief)", "plimsoll.drain": "\(report.drain.brief)",
                 "plimsoll.expiry": "\(report.expiry.brief)",
@@ -115,14 +115,14 @@ final class ManagerLog: Sendable {
     /// Logs that the budget of a shutdown is nearly spent while services still run.
     func overdue(_ budget: Duration, _ manager: ResourceManager) {
         logger.warning(
-            "services have not ended within the shutdown's budget and are cancelled",
+            "cancelled services that did not end within the shutdown's budget",
             metadata: Self.overdueTasks(budget, manager))
     }
 
     /// Logs that the budget of a shutdown is spent while the process still runs.
     func outlived(_ budget: Duration, _ manager: ResourceManager) {
         logger.warning(
-            "the process outlives the shutdown's budget: something does not end although it was cancelled",
+            "the process outlived the shutdown's budget: a cancelled service did not end",
             metadata: Self.overdueTasks(budget, manager))
     }
 
@@ -147,7 +147,7 @@ final class ManagerLog: Sendable {
             defer { last = error.description }
             return last != error.description
         }
-        if isNews { cannot("tell the service manager", "\(error)") }
+        if isNews { cannot("notify the service manager", "\(error)") }
     }
 
     /// Logs a failure of something besides memory; the service continues without that part.
@@ -157,7 +157,7 @@ final class ManagerLog: Sendable {
 
     /// Logs that there is no admin socket, because no path is known.
     func opensNoAdminSocket(_ error: AdminError) {
-        logger.notice("the admin socket is not opened", metadata: ["plimsoll.reason": "\(error)"])
+        logger.notice("did not open the admin socket", metadata: ["plimsoll.reason": "\(error)"])
     }
 
     /// Returns the number of suppressed warnings of `level` before this one; `nil` if this warning is suppressed too.

@@ -28,7 +28,7 @@ struct ShedLog {
             if let memory = manager.memoryStatus {
                 metadata["plimsoll.evidence"] = "\(memory.heldFor ?? memory.evidence)"
             }
-            logger.notice("requests are refused, as \(Self.why(extent))", metadata: metadata)
+            logger.notice("started to refuse requests: \(Self.why(extent))", metadata: metadata)
         case .ended(let times, let lasted, let counts):
             var priorities: [String] = [], reasons: [String] = [], all: UInt64 = 0
             for priority in RequestPriority.allCases {
@@ -42,7 +42,7 @@ struct ShedLog {
             }
             let often = times > 1 ? ", in \(times) shortages" : ""
             logger.notice(
-                "requests are admitted again: \(all) were refused in \(lasted.brief)\(often)",
+                "stopped refusing requests: \(all) refused in \(lasted.brief)\(often)",
                 metadata: [
                     "plimsoll.shedder": "\(name)", "plimsoll.refused": "\(priorities.joined(separator: ", "))",
                     "plimsoll.reason": "\(reasons.joined(separator: ", "))", "plimsoll.took": "\(lasted.brief)",
@@ -52,6 +52,6 @@ struct ShedLog {
     }
 
     private static func why(_ extent: QuiesceExtent) -> String {
-        extent.share == .whole ? "the process takes no work just now" : "memory is short"
+        extent.share == .whole ? "the process accepts no work at present" : "memory is short"
     }
 }

@@ -14,20 +14,20 @@ enum MetricCatalogue {
 
     private static func memory(_ status: ManagerStatus) -> [MetricFamily] {
         var usage = MetricFamily(
-            "plimsoll_memory_usage_bytes", .gauge, "Memory: of the group, its working set, of the process, of caches")
-        var limit = MetricFamily("plimsoll_memory_limit_bytes", .gauge, "The tightest limit, and where it sits")
+            "plimsoll_memory_usage_bytes", .gauge, "Memory of the group, its working set, the process and the caches")
+        var limit = MetricFamily("plimsoll_memory_limit_bytes", .gauge, "The tightest limit, by its place")
         var line = MetricFamily("plimsoll_memory_line_bytes", .gauge, "Usage at which a level begins")
         var available = MetricFamily(
-            "plimsoll_memory_available_bytes", .gauge, "What can still be allocated below the limit")
+            "plimsoll_memory_available_bytes", .gauge, "Memory that can still be allocated below the limit")
         var ratio = MetricFamily(
-            "plimsoll_memory_used_ratio", .gauge, "What cannot be reclaimed, as a share of the limit")
+            "plimsoll_memory_used_ratio", .gauge, "Memory that cannot be reclaimed, as a share of the limit")
         var stall = MetricFamily(
             "plimsoll_memory_stall_seconds_total", .counter, "Time in which some or all tasks stalled on memory")
         var events = MetricFamily(
-            "plimsoll_group_events_total", .counter, "How often the group met its limits; processes killed")
+            "plimsoll_group_events_total", .counter, "Times the group met its limits, and processes killed")
         var lazyFreed = MetricFamily(
             "plimsoll_kernel_reclaimed_volatile_bytes_total", .counter,
-            "Volatile memory that the kernel has taken in the group")
+            "Volatile memory that the kernel reclaimed in the group")
         if let memory = status.memory {
             usage.add(memory.usageBytes, ["kind": "group"])
             usage.add(memory.workingSetBytes, ["kind": "working_set"])
@@ -58,10 +58,10 @@ enum MetricCatalogue {
     private static func pressure(_ status: ManagerStatus) -> [MetricFamily] {
         var level = MetricFamily("plimsoll_level", .gauge, "0 normal, 1 warning, 2 critical")
         level.add(status.level == "critical" ? 2 : status.level == "warning" ? 1 : 0)
-        var dryRun = MetricFamily("plimsoll_dry_run", .gauge, "1 if everything is only decided and reported")
+        var dryRun = MetricFamily("plimsoll_dry_run", .gauge, "1 if the policy only decides and reports")
         dryRun.add(status.isDryRun ? 1 : 0)
         var shortfall = MetricFamily("plimsoll_shortfall_bytes", .gauge, "Bytes to free to be back above the line")
-        var growth = MetricFamily("plimsoll_growth_bytes_per_second", .gauge, "Growth of what cannot be reclaimed")
+        var growth = MetricFamily("plimsoll_growth_bytes_per_second", .gauge, "Growth of memory that cannot be reclaimed")
         var share = MetricFamily(
             "plimsoll_stall_ratio", .gauge, "Share of the last ten seconds in which at least one task stalled on memory"
         )
@@ -71,12 +71,12 @@ enum MetricCatalogue {
             share.add(memory.stallShare)
         }
         var transitions = MetricFamily(
-            "plimsoll_transitions_total", .counter, "Changes of level, by where to and on what evidence")
+            "plimsoll_transitions_total", .counter, "Changes of level, by new level and evidence")
         for transition in status.counts.transitions {
             transitions.add(transition.count, ["to": transition.to, "source": label(transition.source)])
         }
         var dropped = MetricFamily(
-            "plimsoll_events_dropped_total", .counter, "Events that observers or listeners were not told")
+            "plimsoll_events_dropped_total", .counter, "Events dropped before observers or listeners received them")
         for item in status.counts.dropped { dropped.add(item.count, ["reason": item.reason]) }
         return [level, dryRun, shortfall, growth, share, transitions, dropped]
     }
@@ -87,7 +87,7 @@ enum MetricCatalogue {
             actions.add(
                 action.count, ["action": label(action.action), "mode": label(action.mode), "outcome": action.outcome])
         }
-        var duration = MetricFamily("plimsoll_release_duration_seconds", .histogram, "How long releases took")
+        var duration = MetricFamily("plimsoll_release_duration_seconds", .histogram, "Durations of releases")
         let releases = counts.releases
         var sum = 0
         let atMost = zip(ManagerCounts.Releases.bounds, releases.byDuration).map { bound, count in
@@ -95,11 +95,11 @@ enum MetricCatalogue {
             return (bound: bound, count: sum)
         }
         duration.distribution = .init(atMost: atMost, count: releases.count, sum: releases.seconds)
-        var released = MetricFamily("plimsoll_released_bytes_total", .counter, "Bytes that holders said they let go of")
+        var released = MetricFamily("plimsoll_released_bytes_total", .counter, "Bytes that purgeables reported as released")
         released.add(releases.releasedBytes, ["kind": "ordinary"])
         released.add(releases.releasedVolatileBytes, ["kind": "volatile"])
         var taken = MetricFamily(
-            "plimsoll_taken_bytes_total", .counter, "Volatile memory of caches that the kernel was found to have taken")
+            "plimsoll_taken_bytes_total", .counter, "Volatile memory of caches that the kernel was found to have reclaimed")
         taken.add(releases.takenBytes)
         var returned = MetricFamily("plimsoll_returned_bytes_total", .counter, "Measured falls of memory by releases")
         returned.add(releases.residentFallBytes, ["measure": "resident"])
@@ -110,17 +110,17 @@ enum MetricCatalogue {
     private static func caches(_ holders: [HolderStatus]) -> [MetricFamily] {
         var bytes = MetricFamily(
             "plimsoll_cache_bytes", .gauge,
-            "Bytes held by what is registered, and of them in pages that the kernel may take")
+            "Bytes that registered purgeables hold, and of them bytes in pages that the kernel may reclaim")
         var limit = MetricFamily("plimsoll_cache_limit_bytes", .gauge, "Limits of caches")
         var entries = MetricFamily("plimsoll_cache_entries", .gauge, "Entries of caches")
         var requests = MetricFamily("plimsoll_cache_requests_total", .counter, "Look-ups, by whether a value was found")
         var removals = MetricFamily(
-            "plimsoll_cache_removals_total", .counter, "Entries that left, by why; dropped_by_kernel with their pages")
+            "plimsoll_cache_removals_total", .counter, "Entries removed, by cause; dropped_by_kernel counts entries in reclaimed pages")
         var rejected = MetricFamily(
-            "plimsoll_cache_rejected_total", .counter, "Inserts that were refused for their cost or for want of room")
+            "plimsoll_cache_rejected_total", .counter, "Inserts refused for their cost or for lack of room")
         var loads = MetricFamily("plimsoll_cache_loads_total", .counter, "Loads of missing values, by result")
         var seconds = MetricFamily(
-            "plimsoll_cache_load_seconds_total", .counter, "Time that successful loads took together")
+            "plimsoll_cache_load_seconds_total", .counter, "Total time of successful loads")
         for holder in holders {
             let name = holder.name
             bytes.add(holder.heldBytes, ["cache": name, "kind": "held"])
@@ -148,7 +148,7 @@ enum MetricCatalogue {
         var running = MetricFamily("plimsoll_tasks", .gauge, "Background tasks, by state")
         running.add(tasks.running - tasks.expiring, ["state": "running"])
         running.add(tasks.expiring, ["state": "expiring"])
-        var outcomes = MetricFamily("plimsoll_tasks_total", .counter, "Background tasks, by what became of them")
+        var outcomes = MetricFamily("plimsoll_tasks_total", .counter, "Background tasks, by outcome")
         let counts = [
             ("ended", tasks.ended), ("expired", tasks.expired), ("given_up", tasks.givenUp), ("leaked", tasks.leaked),
             ("refused", tasks.refused),
@@ -158,12 +158,12 @@ enum MetricCatalogue {
     }
 
     private static func process(_ status: ManagerStatus) -> [MetricFamily] {
-        var running = MetricFamily("plimsoll_admissions", .gauge, "What limiters let run now, have wait, and allow")
+        var running = MetricFamily("plimsoll_admissions", .gauge, "Work that limiters run, keep waiting, and allow at most")
         var admitted = MetricFamily(
-            "plimsoll_admissions_total", .counter, "What limiters have admitted, by priority where work has one")
+            "plimsoll_admissions_total", .counter, "Work that limiters admitted, by priority if the work has one")
         var shed = MetricFamily(
             "plimsoll_requests_shed_total", .counter,
-            "What limiters have turned away, at once or after a wait, by priority where work has one")
+            "Work that limiters refused, at once or after a wait, by priority if the work has one")
         for member in status.admissions {
             running.add(member.running, ["limiter": member.name, "state": "running"])
             running.add(member.waiting, ["limiter": member.name, "state": "waiting"])
@@ -184,11 +184,11 @@ enum MetricCatalogue {
         }
         var ready = MetricFamily("plimsoll_ready", .gauge, "1 if the process should be sent work")
         ready.add(status.lifecycle.isReady ? 1 : 0)
-        var state = MetricFamily("plimsoll_lifecycle_state", .gauge, "1 for the state of the process")
+        var state = MetricFamily("plimsoll_lifecycle_state", .gauge, "1 for the current state of the process")
         for name in LifecycleState.allCases.map({ "\($0)" }) {
             state.add(name == status.lifecycle.state ? 1 : 0, ["state": name])
         }
-        var signals = MetricFamily("plimsoll_signal_live", .gauge, "1 for each source of evidence that works")
+        var signals = MetricFamily("plimsoll_signal_live", .gauge, "1 for each signal that works")
         for signal in status.signals { signals.add(signal.isLive ? 1 : 0, ["signal": label(signal.name)]) }
         return [running, admitted, shed, ready, state, signals]
     }

@@ -62,7 +62,7 @@ public final class ResourceService: Service, CustomStringConvertible {
             if configured != made { manager.adopt(configured) }
         } catch {
             self.logger.error(
-                "settings of the policy are not followed, as they don't fit the manager's policy; it stays as it was made",
+                "ignored the settings of the policy: they do not fit the manager's policy, which stays unchanged",
                 metadata: ["plimsoll.reason": "\(error)"])
         }
         manager.setLimits(settings.cacheLimits)
@@ -138,7 +138,7 @@ public final class ResourceService: Service, CustomStringConvertible {
         guard manager.beginShutdown(within: budget, taskShare: settings.shutdownTaskShare) else { return }
         link?.stopping(within: budget)
         logger.info(
-            "shutting down",
+            "started to shut down",
             metadata: [
                 "plimsoll.budget": "\(budget)", "plimsoll.task_share": "\(settings.shutdownTaskShare)",
                 "plimsoll.tasks": "\(manager.tasksStatus.running)",
@@ -261,7 +261,7 @@ extension ResourceService {
                 settings.policy.isDryRun = manager.isDryRun
                 let problems = settings.apply(live, snapshot)
                 for problem in problems where !told.contains(problem) {
-                    logger.warning("a setting is not followed", metadata: ["plimsoll.reason": "\(problem)"])
+                    logger.warning("ignored a setting", metadata: ["plimsoll.reason": "\(problem)"])
                 }
                 told = problems
                 manager.isDryRun = settings.policy.isDryRun

@@ -14,12 +14,13 @@ struct AdminChange {
 
     func answer(_ page: AdminPages.Page, _ question: AdminPages.Question) async -> AdminPages.Answer {
         guard handler.allowsChanges else {
-            return .init(403, "nothing can be changed here: these pages only read (AdminPages.Options.allowsChanges)\n")
+            return .init(403, "cannot change anything because these pages are read-only; set AdminPages.Options.allowsChanges
+")
         }
         guard Self.isOfOurs(question) else {
             return .init(
                 403,
-                "refused: the header Origin must name this very server, \"http://HOST\" or \"https://HOST\" with the HOST that was asked\n"
+                "refused: the header Origin must name this server, \"http://HOST\" or \"https://HOST\" with the HOST of the request\n"
             )
         }
         do throws(AdminRefusal) {

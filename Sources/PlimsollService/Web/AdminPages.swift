@@ -152,7 +152,7 @@ public struct AdminPages: Sendable {
             let host = printable(question.host ?? "", atMost: 120)
             return Answer(
                 421,
-                "refused: the host \"\(host)\" was asked for; allowed are addresses, localhost and the setting admin.hosts\n"
+                "refused: the host \"\(host)\" is not allowed; allowed are addresses, localhost and the setting admin.hosts\n"
             )
         }
         switch page {
@@ -192,7 +192,7 @@ public struct AdminPages: Sendable {
         do {
             return Answer(200, try StatusJSON.encode(status), type: "application/json")
         } catch {
-            return Answer(500, "the status can't be written as JSON: \(error)\n")
+            return Answer(500, "cannot write the status as JSON: \(error)\n")
         }
     }
 }

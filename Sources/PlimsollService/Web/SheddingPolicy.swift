@@ -170,12 +170,12 @@ extension RequestRefusal: CustomStringConvertible {
     public var description: String {
         let why =
             switch reason {
-            case .concurrency where extent.share == .whole: "as many requests run as may run at once"
-            case .concurrency: "memory is short, and as many \(priority) requests run as may run now"
-            case .arrivals: "memory is short, and only a part of \(priority) requests is served"
-            case .paused: "the process takes no work just now"
+            case .concurrency where extent.share == .whole: "the limit of concurrent requests is reached"
+            case .concurrency: "memory is short, and the reduced limit of concurrent \(priority) requests is reached"
+            case .arrivals: "memory is short, and only a share of \(priority) requests is served"
+            case .paused: "the process accepts no work at present"
             }
-        return "not served: \(why); ask again in \(retryAfterSeconds) s"
+        return "not served: \(why); retry in \(retryAfterSeconds) s"
     }
 }
 

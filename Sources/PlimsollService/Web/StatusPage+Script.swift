@@ -29,7 +29,7 @@ extension StatusPage {
             setText(place("connection"), "live, updated " + lastAt.toLocaleTimeString());
             return;
           }
-          const since = lastAt ? `What is shown is from ${lastAt.toLocaleTimeString()}.` : "Nothing has been received yet.";
+          const since = lastAt ? `The figures are from ${lastAt.toLocaleTimeString()}.` : "Nothing has been received yet.";
           setText(note, `The server can't be reached: ${reason}. ${since} Trying again each second.`);
           setText(place("connection"), "not connected");
         }
@@ -69,7 +69,7 @@ extension StatusPage {
 
         function showMemory(status, memory) {
           if (!memory) {
-            setText(place("memory-note"), "The manager has not looked at memory yet. Does it run?");
+            setText(place("memory-note"), "The manager has not read memory yet. Check that it runs.");
             return;
           }
           const firm = past[past.length - 1].firm;
@@ -77,7 +77,7 @@ extension StatusPage {
             ["Not reclaimable", bytes(firm)], ["Limit", memory.limitBytes === undefined ? "none known" : bytes(memory.limitBytes)],
             ["Available", bytes(memory.availableBytes)], ["Usage", bytes(memory.usageBytes)],
             ["Volatile", bytes(memory.volatileBytes)], ["Resident", bytes(memory.residentBytes)],
-            ["Growth", bytes(memory.growthBytesPerSecond) + "/s"], ["To be freed", bytes(memory.shortfallBytes)],
+            ["Growth", bytes(memory.growthBytesPerSecond) + "/s"], ["Shortfall", bytes(memory.shortfallBytes)],
           ];
           const list = place("numbers");
           while (list.children.length < numbers.length) {
@@ -102,11 +102,11 @@ extension StatusPage {
           const held = memory.heldUntilSeconds === undefined ? ""
             : ` The level is held until ${span(Math.max(0, memory.heldUntilSeconds - status.atSeconds))} from now, because of: ${memory.heldFor ?? "none"}.`;
           const why = (memory.evidence === "none" ? "" : ` Evidence: ${memory.evidence}.`) + held;
-          const lack = memory.limitBytes === undefined ? "No limit is known, so there are no lines to stay under."
-            : `The limit is of the kind "${memory.boundary}". What is compared with the lines is what the kernel can't take back: usage without volatile memory and clean page cache.`;
+          const lack = memory.limitBytes === undefined ? "No limit is known, so there are no lines for warning and critical."
+            : `The limit is of the kind "${memory.boundary}". The lines apply to memory that the kernel cannot reclaim: usage without volatile memory and clean page cache.`;
           setText(place("memory-note"), lack + why + life + (marks.length ? " Triangles mark actions." : ""));
           const stall = "share of the last 10 s in which a task waited for memory: " + percent(memory.stallShare);
-          drawLegend(place("stall-legend"), [["usage", memory.stallSomeSeconds === undefined ? "this kernel keeps no stall times" : stall]]);
+          drawLegend(place("stall-legend"), [["usage", memory.stallSomeSeconds === undefined ? "this kernel reports no stall times" : stall]]);
           const worst = Math.max(0.1, ...past.map(point => point.stall ?? 0));
           drawChart(place("stall-chart"), past, [{ key: "stall", kind: "usage", isFilled: true }], worst, [], [], percent, "Stall, " + stall + ".");
         }
@@ -115,29 +115,29 @@ extension StatusPage {
           const counted = [[tasks.ended, "ended"], [tasks.expired, "expired in time"], [tasks.givenUp, "given up"], [tasks.leaked, "leaked"], [tasks.refused, "refused"]];
           setText(place("tasks-note"), `${tasks.running} running` + (tasks.expiring ? `, ${tasks.expiring} asked to stop` : "")
             + counted.filter(([count]) => count > 0).map(([count, what]) => `, ${whole(count)} ${what}`).join("") + ".");
-          drawTable(place("tasks"), "Background tasks that run", [["Task", ""], ["Age", "number"], ["Progress", ""], ["Done", "number"]],
+          drawTable(place("tasks"), "Running background tasks", [["Task", ""], ["Age", "number"], ["Progress", ""], ["Done", "number"]],
             tasks.oldest.map(task => {
               const share = task.total > 0 ? task.completed / task.total : null;
               const name = task.name + (task.isExpiring ? " (asked to stop)" : "");
-              return [name, span(task.ageSeconds), share === null ? "not told" : { progress: share, text: `${task.name}: ${percent(share)}` },
+              return [name, span(task.ageSeconds), share === null ? "unknown" : { progress: share, text: `${task.name}: ${percent(share)}` },
                 share === null ? "" : percent(share)];
             }), "No background task runs.");
         }
 
         function showHolders(holders) {
-          drawTable(place("caches"), "Caches and other holders of memory",
+          drawTable(place("caches"), "Caches and other purgeables",
             [["Name", ""], ["Held", "number"], ["Limit", "number"], ["Entries", "number"], ["Hit ratio", "number"], ["Evicted", "number"], ["Purged", "number"],
-             ["Kernel took", "number"], ["Rebuild cost", ""]],
+             ["Kernel reclaimed", "number"], ["Rebuild cost", ""]],
             holders.map(holder => {
               const cache = holder.cache, asked = cache ? cache.hits + cache.misses : 0;
               const held = bytes(holder.heldBytes) + (holder.volatileBytes ? `, ${bytes(holder.volatileBytes)} volatile` : "");
               const counted = cache
-                ? [whole(cache.entries), asked ? percent(cache.hits / asked) : "not asked yet", whole(cache.evictions), whole(cache.purged), whole(cache.droppedByKernel)]
+                ? [whole(cache.entries), asked ? percent(cache.hits / asked) : "no look-ups yet", whole(cache.evictions), whole(cache.purged), whole(cache.droppedByKernel)]
                 : ["", "not counted", "", "", ""];
               const silence = holder.unansweredSeconds === undefined ? "" : `, no answer for ${span(holder.unansweredSeconds)}`;
               return [(holder.group ? holder.group + "/" : "") + holder.name + silence, held, holder.limitBytes === undefined ? "none" : bytes(holder.limitBytes)]
                 .concat(counted, [holder.rebuildCost]);
-            }), "Nothing is registered with this manager.");
+            }), "No purgeable is registered with this manager.");
         }
 
         function refusals(admission) {
@@ -154,10 +154,10 @@ extension StatusPage {
           const most = roundUp(Math.max(10, ...past.map(point => Math.max(point.served ?? 0, point.shed ?? 0))));
           drawChart(place("rates-chart"), past, [{ key: "served", kind: "usage", isFilled: true }, { key: "shed", kind: "critical" }], most, [], [],
             rate, `Work over the last two minutes: now admitted ${rate(point.served)}, refused ${rate(point.shed)}.`);
-          drawTable(place("admissions"), "What admits work",
+          drawTable(place("admissions"), "Admission of work",
             [["Name", ""], ["Running", "number"], ["May run", "number"], ["Waiting", "number"], ["Admitted", "number"], ["Refused", "number"], ["Timed out", "number"]],
             admissions.map(one => [one.name, whole(one.running), whole(one.limit), whole(one.waiting), whole(one.admitted), refusals(one), whole(one.expired)]),
-            "Nothing that counts what it admits is in the quiesce set.");
+            "No limiter is registered in the quiesce set.");
         }
 
         function showActions(status) {
@@ -165,13 +165,13 @@ extension StatusPage {
             ["Fell by", "number"], ["Took", "number"], ["Outcome", ""]],
             status.actions.slice(-SHOWN_ACTIONS).reverse().map(action => {
               const frees = action.askedBytes || action.releasedBytes || action.releasedVolatileBytes || action.takenBytes;
-              const given = action.releasedBytes + action.releasedVolatileBytes, taken = action.takenBytes ? `kernel took ${bytes(action.takenBytes)}` : "";
+              const given = action.releasedBytes + action.releasedVolatileBytes, taken = action.takenBytes ? `kernel reclaimed ${bytes(action.takenBytes)}` : "";
               const released = [given || !taken ? bytes(given) : "", taken].filter(text => text).join(", ");
               const why = action.origin === "pressure" ? action.evidence : action.origin;
               return [action.action + (action.mode === "live" ? "" : ` (${action.mode})`), { kind: action.level, text: action.level },
                 span(Math.max(0, status.atSeconds - action.beganSeconds)), why, action.askedBytes ? bytes(action.askedBytes) : "", frees ? released : "",
                 frees ? bytes(action.residentBeforeBytes - action.residentAfterBytes) : "", span(action.tookSeconds), action.outcome];
-            }), "Nothing has had to be done so far.");
+            }), "No action so far.");
         }
 
         for (const button of document.querySelectorAll("[data-change]")) {

@@ -86,7 +86,7 @@ struct StatusPage {
         <div id="tasks"></div>
         </section>
         <section class="wide" aria-labelledby="caches-title">
-        <h2 id="caches-title">Caches and other holders</h2>
+        <h2 id="caches-title">Caches and other purgeables</h2>
         <div id="caches"></div>
         </section>
         <section class="wide" aria-labelledby="admissions-title">
@@ -102,7 +102,7 @@ struct StatusPage {
         <div id="actions"></div>
         </section>
         <section class="wide" aria-labelledby="signals-title">
-        <h2 id="signals-title">What it sees by</h2>
+        <h2 id="signals-title">Signals</h2>
         <div id="signals"></div>
         </section>
         """
@@ -112,9 +112,9 @@ struct StatusPage {
         <h2 id="changes-title">Operator</h2>
         <p class="buttons">
         <button type="button" data-change="release">Release all that can be rebuilt</button>
-        <button type="button" data-change="simulate?level=warning&amp;seconds=10">Rehearse a warning for 10 s</button>
-        <button type="button" data-change="simulate?level=critical&amp;seconds=10">Rehearse a critical level for 10 s</button>
-        <button type="button" data-change="simulate?level=normal">End the rehearsal</button>
+        <button type="button" data-change="simulate?level=warning&amp;seconds=10">Simulate a warning for 10 s</button>
+        <button type="button" data-change="simulate?level=critical&amp;seconds=10">Simulate a critical level for 10 s</button>
+        <button type="button" data-change="simulate?level=normal">End the simulation</button>
         </p>
         <p id="change-result" class="note" role="status"></p>
         </section>

@@ -77,9 +77,9 @@ import Testing
     }
 
     @Test(arguments: [
-        (nil as String?, false, "the supervisor was asked to have the process stand still."),
-        ("no supervisor is connected", false, "the process was to stand still, which was refused: no supervisor is connected."),
-        (nil, true, "the process was to stand still, had this been no dry run."),
+        (nil as String?, false, "the supervisor was asked to suspend the process."),
+        ("no supervisor is connected", false, "the process was to be suspended, which was refused: no supervisor is connected."),
+        (nil, true, "the process was to be suspended, but only reported (dry run)."),
     ])
     func `an explanation mentions a supervisor only where one was asked`(refusal: String?, isDryRun: Bool, sentence: String) async throws {
         let source = ScriptedPressureSource(), clock = ManualClock()
@@ -110,7 +110,7 @@ import Testing
             let sentences = try #require(try fixture.answer(#"{"command":"explain"}"#).sentences)
             #expect(
                 sentences[0].hasPrefix("Memory is at level critical: 300 MiB are used of 1 GiB, 724 MiB can still be allocated;"), "\(sentences[0])")
-            #expect(sentences.dropFirst().allSatisfy { $0.contains("because somebody rehearses it") }, "\(sentences)")
+            #expect(sentences.dropFirst().allSatisfy { $0.contains("because an operator simulates it") }, "\(sentences)")
             #expect(try fixture.answer(#"{"command":"explain","last":1}"#).sentences?.count == 2)
             #expect(try fixture.answer(#"{"command":"simulate","level":"normal"}"#).ok)
         }
@@ -136,7 +136,7 @@ import Testing
             #expect(absent.error == "no cache \"imagse\" is registered; caches with a limit to set are images, rows")
             #expect(
                 try fixture.answer(#"{"command":"limit","name":"holder-0","bytes":1}"#).error
-                    == "the limit of \"holder-0\" can't be set: it is no ResizablePurgeable")
+                    == "cannot set the limit of \"holder-0\" because the purgeable is not a ResizablePurgeable")
         }
     }
 
@@ -163,7 +163,7 @@ import Testing
         ("", "the line is empty"), ("status", "the line is not JSON"), ("[]", "a request is a JSON object"),
         ("\"status\"", "a request is a JSON object"),
         ("{}", "a request has a \"command\""), (#"{"command":5}"#, "\"command\" is to be text"), (#"{"command":null}"#, "\"command\" is to be text"),
-        (#"{"command":"dance"}"#, "there is no command \"dance\"; there are status, caches, tasks, explain, watch, purge, simulate, limit, activate"),
+        (#"{"command":"dance"}"#, "unknown command \"dance\"; known commands are status, caches, tasks, explain, watch, purge, simulate, limit, activate"),
         (#"{"command":"status","verbose":true}"#, "status does not take \"verbose\"; it takes nothing"),
         (#"{"command":"purge","byts":1}"#, "purge does not take \"byts\"; it takes \"name\", \"group\", \"tag\", \"upTo\", \"all\", \"bytes\""),
         (#"{"command":"purge"}"#, "purge of everything needs \"all\":true"), (#"{"command":"purge","all":false}"#, "needs \"all\":true"),

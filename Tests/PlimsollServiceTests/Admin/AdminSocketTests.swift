@@ -33,8 +33,8 @@ import Testing
 
     @Test(arguments: [
         ([:], "neither $RUNTIME_DIRECTORY nor $XDG_RUNTIME_DIR is set; set RuntimeDirectory= in the unit, or PLIMSOLL_ADMIN_SOCKET to a path"),
-        (["RUNTIME_DIRECTORY": "shop"], "$RUNTIME_DIRECTORY is \"shop\", which is no absolute path"),
-        (["XDG_RUNTIME_DIR": "here"], "$XDG_RUNTIME_DIR is \"here\", which is no absolute path"),
+        (["RUNTIME_DIRECTORY": "shop"], "$RUNTIME_DIRECTORY is \"shop\", which is not an absolute path"),
+        (["XDG_RUNTIME_DIR": "here"], "$XDG_RUNTIME_DIR is \"here\", which is not an absolute path"),
     ])
     func `an environment without such a directory gives no path and names the remedy`(variables: [String: String], sentence: String) {
         do throws(AdminError) {
@@ -107,7 +107,7 @@ import Testing
             let long = directory + "/" + String(repeating: "a", count: 120)
             #expect(
                 failure(long)?.description
-                    == "\(long) has \(long.utf8.count) bytes; the path of a UNIX socket has at most 107: choose a shorter directory")
+                    == "cannot use \(long) because it has \(long.utf8.count) bytes and the path of a UNIX socket has at most 107; choose a shorter directory")
             let fits = directory + "/" + String(repeating: "a", count: 107 - directory.utf8.count - 1)
             #expect(failure(fits) == nil)
             #expect(failure("admin.sock")?.kind == .path)
@@ -150,8 +150,8 @@ import Testing
         try await AdminFixture.withDirectory { directory in
             leave(directory + "/dead")
             let expected: [(String, AdminError.Kind, String)] = [
-                (directory + "/none", .absent, "there is no socket at \(directory)/none"),
-                (directory + "/dead", .absent, "nobody listens at \(directory)/dead: the process that made it has ended"),
+                (directory + "/none", .absent, "cannot connect to \(directory)/none because no socket is there"),
+                (directory + "/dead", .absent, "cannot connect to \(directory)/dead because no process listens there; the process that made the socket has ended"),
             ]
             for (path, kind, sentence) in expected {
                 do throws(AdminError) {

@@ -58,9 +58,9 @@ final class LogBook: Sendable {
             last = level
         }
         let expected: [(Logger.Level, String)] = [
-            (.warning, "memory is warning"), (.warning, "memory is critical"), (.notice, "memory is warning, no longer critical"),
-            (.notice, "memory is normal"), (.info, "memory is critical"), (.notice, "memory is normal"),
-            (.info, "memory is critical"), (.notice, "memory is normal"), (.warning, "memory is critical"),
+            (.warning, "memory level became warning"), (.warning, "memory level became critical"), (.notice, "memory level became warning, down from critical"),
+            (.notice, "memory level became normal"), (.info, "memory level became critical"), (.notice, "memory level became normal"),
+            (.info, "memory level became critical"), (.notice, "memory level became normal"), (.warning, "memory level became critical"),
         ]
         #expect(book.entries.map(\.level) == expected.map(\.0) && book.entries.map(\.message) == expected.map(\.1))
         let warnings = book.entries.filter { $0.level == .warning }
@@ -86,7 +86,7 @@ final class LogBook: Sendable {
     @Test func `a missing admin socket is a notice with the reason and the setting`() {
         let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
         #expect(ResourceService.adminPath(.automatic, log, environment: { _ in nil }) == nil)
-        #expect(book.entries.map(\.level) == [.notice] && book.entries.map(\.message) == ["the admin socket is not opened"])
+        #expect(book.entries.map(\.level) == [.notice] && book.entries.map(\.message) == ["did not open the admin socket"])
         let reason = book.entries.first?["reason"] ?? ""
         for word in ["$RUNTIME_DIRECTORY", "$XDG_RUNTIME_DIR", "RuntimeDirectory=", "PLIMSOLL_ADMIN_SOCKET"] {
             #expect(reason.contains(word), "\(reason)")
@@ -116,13 +116,13 @@ final class LogBook: Sendable {
         #expect(book.entries.isEmpty)
         shortage(of: 3, looks: true)
         for _ in 0..<2 { log.look() }
-        #expect(book.entries.map(\.message) == ["requests are refused, as memory is short", "requests are admitted again: 3 were refused in 2 s"])
+        #expect(book.entries.map(\.message) == ["started to refuse requests: memory is short", "stopped refusing requests: 3 refused in 2 s"])
         #expect(book.entries.allSatisfy { $0.level == .notice && $0["shedder"] == "front" } && book.entries.first?["extent"] == "open, quarter")
         #expect(book.entries.last?["refused"] == "3 sheddable" && book.entries.last?["reason"] == "3 arrivals" && book.entries.last?["took"] == "2 s")
         // Two that were over before anyone looked.
         for _ in 0..<2 { shortage(of: 1, looks: false) }
         log.look()
-        #expect(book.entries.count == 3 && book.entries.last?.message == "requests are admitted again: 2 were refused in 4 s, in 2 shortages")
+        #expect(book.entries.count == 3 && book.entries.last?.message == "stopped refusing requests: 2 refused in 4 s, in 2 shortages")
     }
 
     @Test func `a running service logs the beginning, the levels and the end, with the stragglers`() async throws {
@@ -137,16 +137,16 @@ final class LogBook: Sendable {
             group.addTask { try await plimsoll.run() }
             await until { manager.lifecycle.readiness.isReady }
             source.push(usage: .mebibytes(1010), limit: .gibibytes(1))
-            await until { book.entries.contains(where: { $0.message == "memory is critical" }) }
+            await until { book.entries.contains(where: { $0.message == "memory level became critical" }) }
             manager.beginShutdown(within: settings.shutdownBudget)
             group.cancelAll()
             try await group.waitForAll()
         }
-        #expect(book.entries.first?.message == "watching memory" && book.entries.first?["footing"] == "announced")
-        let critical = book.entries.first { $0.message == "memory is critical" }
+        #expect(book.entries.first?.message == "started watching memory" && book.entries.first?["footing"] == "announced")
+        let critical = book.entries.first { $0.message == "memory level became critical" }
         #expect(critical?["usage_bytes"] == "\(1010 << 20)" && critical?["limit_bytes"] == "\(1 << 30)")
-        let last = book.entries.last { $0.message.hasPrefix("memory is watched") }
-        #expect(last?.message == "memory is watched no longer; not everything ended in time")
+        let last = book.entries.last { $0.message.hasPrefix("stopped watching memory") }
+        #expect(last?.message == "stopped watching memory; not everything ended in time")
         #expect(last?["stragglers"] == "stuck" && book.entries.allSatisfy { $0.level <= .warning })
         _ = stuck
     }

@@ -17,7 +17,7 @@ final class Events: Sendable {
 
 extension LogBook {
     /// Whether the budget of a shutdown runs.
-    var isShuttingDown: Bool { entries.contains { $0.message == "shutting down" } }
+    var isShuttingDown: Bool { entries.contains { $0.message == "started to shut down" } }
 }
 
 /// Something that has come about.
@@ -90,7 +90,7 @@ final class Flag: Sendable {
             events.add("late task \(task.refusal?.contains("after shutdown") == true ? "refused" : "begun")")
         }
         try await run([plimsoll, server, plimsoll.shutdownBeacon]) { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
-        #expect(events.list == ["serving", "ready false, the process is being shut down", "late task refused", "served"])
+        #expect(events.list == ["serving", "ready false, the process is shutting down", "late task refused", "served"])
         let report = try #require(manager.shutdownReport)
         #expect(report.budget == .seconds(25) && report.stragglers.isEmpty && report.drain >= .zero)
     }
@@ -125,7 +125,7 @@ final class Flag: Sendable {
         #expect(report.stragglers == ["stuck"] && report.asked == 2)
         #expect(Set(events.list) == ["asked good shutdown", "asked stuck shutdown"])
         #expect(!good.isActive && manager.status.tasks.givenUp == 1 && manager.status.tasks.expired == 1)
-        let last = book.entries.last { $0.message.hasPrefix("memory is watched no longer") }
+        let last = book.entries.last { $0.message.hasPrefix("stopped watching memory") }
         #expect(last?.level == .warning && last?["stragglers"] == "stuck" && last?["given_up"] == "1" && last?["asked"] == "2")
         _ = stuck
     }
@@ -240,7 +240,7 @@ final class Flag: Sendable {
         #expect(overrun?.description.hasPrefix("cannot end the group in good order within shutdown.budget") == true)
         #expect(events.list == ["asked", "cancelled"] && manager.shutdownReport?.stragglers == ["stuck"])
         let warning = book.entries.first { $0.level == .warning }
-        #expect(warning?.message == "services have not ended within the shutdown's budget and are cancelled")
+        #expect(warning?.message == "cancelled services that did not end within the shutdown's budget")
         #expect(warning?["stragglers"] == "stuck" && warning?["given_up"] == "1" && warning?["asked"] == "2")
         #expect(warning?["tasks"] == "stuck, ends")
     }

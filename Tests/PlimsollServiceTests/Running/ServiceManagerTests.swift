@@ -125,7 +125,7 @@ import Testing
             link.stopping(within: .seconds(600))
             // While others drain, which comes before the tasks' turn, the service manager's patience is not to end.
             let first = said()
-            #expect(first.count == 1 && first[0].isStopping && first[0].status?.hasPrefix("shutting down") == true)
+            #expect(first.count == 1 && first[0].isStopping && first[0].status?.hasPrefix("started to shut down") == true)
             #expect(first[0].timeoutExtension == .seconds(601))
             group.cancelAll()
             try await group.waitForAll()
@@ -199,7 +199,7 @@ import Testing
             link.stopping(within: .seconds(5))
             link.look()
         }
-        #expect(book.entries.map(\.message) == ["cannot tell the service manager"])
+        #expect(book.entries.map(\.message) == ["cannot notify the service manager"])
     }
 }
 

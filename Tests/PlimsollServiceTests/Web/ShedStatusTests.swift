@@ -104,7 +104,7 @@ struct ShedStatusTests {
             (.simulate, ["level": "normal"], 200, "normal"),
             (.release, ["bytes": "0"], 400, "allowed is 1 or more"),
             (.release, ["name": "thumbnails", "tag": "a"], 400, "takes one of"),
-            (.release, ["name": "sessions"], 404, "there is thumbnails"),
+            (.release, ["name": "sessions"], 404, "registered: thumbnails"),
             (.release, ["upTo": "dear"], 400, "allowed are trivial"),
             (.release, [:], 200, "released 64 B"),
         ] {

@@ -218,6 +218,6 @@ struct ShedTests {
         let refusal = try #require(shedder.begin(.sheddable))
         #expect(
             "\(refusal)"
-                == "not served: memory is short, and only a part of sheddable requests is served; ask again in \(refusal.retryAfterSeconds) s")
+                == "not served: memory is short, and only a share of sheddable requests is served; retry in \(refusal.retryAfterSeconds) s")
     }
 }

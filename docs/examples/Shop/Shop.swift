@@ -30,7 +30,7 @@ final class Shop: Service {
         } restore: { [self] bytes in
             guard let count = Int(String(decoding: bytes, as: UTF8.self)) else { throw Unreadable() }
             orders.store(count, ordering: .relaxed)
-            logger.info("took up \(count) orders; the run before: \(manager.lifecycle.previousRun ?? .unknown)")
+            logger.info("restored \(count) orders; the previous run: \(manager.lifecycle.previousRun ?? .unknown)")
         }
         saved.withLock { $0 = state }
     }
@@ -53,7 +53,7 @@ final class Shop: Service {
         // All is saved at the end; but a crash tells nobody before. Saving blocks, which a task must not.
         guard order % 50 == 0, let state = saved.withLock({ $0 }) else { return }
         saving.async { [logger] in
-            do { try state.checkpoint() } catch { logger.warning("not saved: \(error)") }
+            do { try state.checkpoint() } catch { logger.warning("cannot save the state: \(error)") }
         }
     }
 
@@ -66,9 +66,9 @@ final class Shop: Service {
                     try await Task.sleep(for: batch)
                 }
             } onExpiration: { [batch, logger] _, reason in
-                logger.info("has to stop, and finishes its batch: \(reason)")
+                logger.info("started to finish the batch before the stop: \(reason)")
                 try? await Task.sleep(for: batch)
-                logger.info("the batch is finished")
+                logger.info("finished the batch")
             }
             try? await Task.sleep(for: .seconds(1))
         }
