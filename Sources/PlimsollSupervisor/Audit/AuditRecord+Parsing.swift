@@ -14,7 +14,7 @@ extension AuditRecord {
         } catch { throw Mistake(description: error.description) }
         let version = try fields.integer("v")
         guard version == Self.version else {
-            throw Mistake(description: "version \(version) of the journal; known is \(Self.version)")
+            throw Mistake(description: "the journal has version \(version); this program reads version \(Self.version)")
         }
         at = try fields.duration("at")
         unit = try fields.string("unit")
@@ -89,7 +89,7 @@ private struct Fields {
 
     func action() throws(AuditRecord.Mistake) -> UnitAction {
         guard let kind = UnitAction.Kind(rawValue: try string("action")) else {
-            throw AuditRecord.Mistake(description: "action is none that is known")
+            throw AuditRecord.Mistake(description: "action is not a known action")
         }
         switch kind {
         case .warn: return .warn(try level("told"))
@@ -100,7 +100,7 @@ private struct Fields {
         case .start: return .start
         case .resume:
             guard let reason = UnitAction.ResumeReason(rawValue: try string("how")) else {
-                throw AuditRecord.Mistake(description: "how is no reason to resume")
+                throw AuditRecord.Mistake(description: "how is not a known reason to resume")
             }
             return .resume(reason)
         case .throttle:
@@ -111,7 +111,7 @@ private struct Fields {
             case "kill-suspended": return .end(.killSuspended)
             case "kill": return .end(.kill)
             case "ask": return .end(.ask(grace: try duration("grace")))
-            default: throw AuditRecord.Mistake(description: "how is no way to end")
+            default: throw AuditRecord.Mistake(description: "how is not a known way to end")
             }
         }
     }

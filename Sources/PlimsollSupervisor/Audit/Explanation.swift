@@ -28,7 +28,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
                     ? "memory was not short"
                     : "memory was at level \(record.level.name)\(record.shortfall > .zero ? ", \(record.shortfall) short" : "")"
                 sentences.append(
-                    "\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)), as \(printable(record.reason)) (\(shortage))."
+                    "\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)) because \(printable(record.reason)) (\(shortage))."
                 )
             }
         }
@@ -38,35 +38,35 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
     package static func sentence(_ record: AuditRecord) -> String {
         guard let result = record.result else {
             return
-                "\(record.unit): \(done(record.action))\(record.isDryRun ? ", had this been no dry run" : ""); \(printable(record.reason))"
+                "\(record.unit): \(record.isDryRun ? "would have been (dry run) " : "")\(done(record.action)); \(printable(record.reason))"
         }
         return "\(record.unit): \(record.action.kind.rawValue): \(tell(result, of: record.action))"
     }
 
     package var description: String {
         sentences.isEmpty
-            ? "\(unit): nothing was done to it." : "\(unit):\n" + sentences.map { "  \($0)" }.joined(separator: "\n")
+            ? "\(unit): no action so far." : "\(unit):\n" + sentences.map { "  \($0)" }.joined(separator: "\n")
     }
 
     private static func tell(_ action: UnitAction, isDryRun: Bool) -> String {
-        "It \(isDryRun ? "would have been" : "was") \(done(action))"
+        "The unit \(isDryRun ? "would have been" : "was") \(done(action))"
     }
 
     private static func done(_ action: UnitAction) -> String {
         switch action {
-        case .warn(let level): "told that memory is at level \(level.name)"
-        case .release(let amount): "asked to give back \(amount)"
-        case .background: "told to go to the background"
-        case .suspend: "made to stand still"
-        case .resume(.room): "let run again, for there was room"
-        case .resume(.keepAlive): "woken for keep-alive"
-        case .resume(.asked): "let run again, as somebody asked for it"
-        case .resume(.ending): "let run again to be able to end"
-        case .pushOut(let amount): "made to lose \(amount) that can be had again"
-        case .throttle(true): "given less processor and disk"
-        case .throttle(false): "given its processor and disk back"
-        case .end(.killSuspended): "killed while it stood still"
-        case .end(.ask(let grace)): "asked to end, with \(time(grace)) for it"
+        case .warn(let level): "notified that memory is at level \(level.name)"
+        case .release(let amount): "asked to release \(amount)"
+        case .background: "sent to the background"
+        case .suspend: "suspended"
+        case .resume(.room): "resumed"
+        case .resume(.keepAlive): "resumed for keep-alive"
+        case .resume(.asked): "resumed on request"
+        case .resume(.ending): "resumed to be able to end"
+        case .pushOut(let amount): "relieved of \(amount) of reclaimable memory"
+        case .throttle(true): "throttled in processor and disk"
+        case .throttle(false): "no longer throttled"
+        case .end(.killSuspended): "killed while suspended"
+        case .end(.ask(let grace)): "asked to end within \(time(grace))"
         case .end(.kill): "killed"
         case .start: "started"
         }
@@ -74,7 +74,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
 
     private static func tell(_ result: AuditRecord.Result, of action: UnitAction) -> String {
         if let failure = result.failure { return "That failed after \(time(result.took)): \(printable(failure))." }
-        let relief = result.relief > .zero ? " and brought \(result.relief) back" : ""
+        let relief = result.relief > .zero ? " and freed \(result.relief)" : ""
         return "That took \(time(result.took))\(relief)."
     }
 

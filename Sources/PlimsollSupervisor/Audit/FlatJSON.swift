@@ -28,7 +28,7 @@ struct FlatJSON {
         if peek() != UInt8(ascii: "}") { repeat { try pair() } while takes(",") }
         try expect("}")
         skip()
-        if place < bytes.count { throw mistake("more after the object") }
+        if place < bytes.count { throw mistake("data after the object") }
     }
 
     private mutating func pair() throws(Mistake) {
@@ -37,7 +37,7 @@ struct FlatJSON {
         try expect(":")
         skip()
         guard values.updateValue(try value(), forKey: key) == nil else {
-            throw Mistake(column: start + 1, reason: "a key for the second time")
+            throw Mistake(column: start + 1, reason: "a duplicate key")
         }
     }
 
@@ -82,11 +82,11 @@ struct FlatJSON {
             default: text.append(byte)
             }
         }
-        throw mistake("a string without end")
+        throw mistake("an unterminated string")
     }
 
     private mutating func escape(_ text: inout [UInt8]) throws(Mistake) {
-        guard let byte = peek() else { throw mistake("a string without end") }
+        guard let byte = peek() else { throw mistake("an unterminated string") }
         place += 1
         switch byte {
         case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): text.append(byte)
@@ -138,7 +138,7 @@ struct FlatJSON {
 
     private mutating func expect(_ character: Unicode.Scalar) throws(Mistake) {
         if !takes(character) {
-            throw mistake(place < bytes.count ? "expected \(character)" : "cut short where \(character) is due")
+            throw mistake(place < bytes.count ? "expected \(character)" : "truncated where \(character) is expected")
         }
     }
 }

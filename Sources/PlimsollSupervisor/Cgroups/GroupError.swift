@@ -7,7 +7,7 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Act: String, Sendable {
         case find, make, adopt, inspect, freeze, thaw, stop, `continue`, kill, limit, weigh, throttle, remove
         case enter = "put a process into"
-        case pushOut = "push out memory of"
+        case pushOut = "reclaim memory of"
         case protect = "guard"
     }
 
@@ -53,14 +53,14 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
         case .kernel(EACCES), .kernel(EPERM), .kernel(EROFS):
             "run the supervisor as root or in a delegated group (Delegate=yes in its unit)"
         case .kernel(EBUSY):
-            "a group with controllers for others holds no processes itself: move them to a group below it (K43)"
+            "a group that gives controllers to child groups cannot hold processes: move the processes to a group below (K43)"
         case .kernel(ENODEV), .kernel(ENOENT), .replaced: "give the unit a new group"
-        case .supervisors: "name a group that is the unit's alone"
+        case .supervisors: "name a group of the unit alone"
         case .noGroup: "name a directory below where the hierarchies are mounted"
-        case .occupied: "end its processes first"
-        case .runs: "suspend it first"
+        case .occupied: "end the processes first"
+        case .runs: "suspend the unit first"
         case .ancestor: "name the unit's own first process"
-        case .foreign: "take another prefix, or the directory of the supervisor that made it, or end its processes"
+        case .foreign: "choose another prefix, or the directory of the supervisor that made the group, or end the processes"
         case .name: "use 1 to 64 letters, digits, -, _ and ., the first a letter or digit"
         case .kernel, .missing: nil
         }
@@ -71,18 +71,18 @@ extension GroupError.Reason: CustomStringConvertible {
     package var description: String {
         switch self {
         case .kernel(let number): String(cString: strerror(number))
-        case .replaced: "the group that was there is gone, and another may be in its place"
-        case .supervisors: "the supervisor is in it"
-        case .noGroup: "it is no control group"
+        case .replaced: "the group was removed, and another may have its path"
+        case .supervisors: "the supervisor is in the group"
+        case .noGroup: "the path is not a control group"
         case .missing(let what): what
-        case .occupied(let count): "it still holds \(count == 1 ? "a process" : "\(count) processes")"
-        case .runs: "its processes run"
+        case .occupied(let count): "the group still holds \(count == 1 ? "a process" : "\(count) processes")"
+        case .runs: "the processes run"
         case .ancestor(let pid, let other):
             other == getpid()
-                ? "the supervisor is process \(pid), or was started by it"
-                : "process \(other), which is none of the unit's, is process \(pid) or was started by it"
-        case .foreign(let count): "it is another's group, and holds \(count == 1 ? "a process" : "\(count) processes")"
-        case .name: "that is no name for a unit"
+                ? "the supervisor is process \(pid) or its descendant"
+                : "process \(other), which is not of the unit, is process \(pid) or its descendant"
+        case .foreign(let count): "the group belongs to another supervisor, and holds \(count == 1 ? "a process" : "\(count) processes")"
+        case .name: "the name is not allowed for a unit"
         }
     }
 }

@@ -58,7 +58,7 @@ package struct GroupProbe: Sendable {
             if let refusal {
                 missing[controller] =
                     "+\(controller) to \(own)/cgroup.subtree_control: \(String(cString: strerror(refusal)))"
-                if refusal == EBUSY { missing[controller]! += ", as processes are in that group itself (K43)" }
+                if refusal == EBUSY { missing[controller]! += ", because that group itself holds processes (K43)" }
             }
         }
         return missing
@@ -152,12 +152,12 @@ package struct GroupProbe: Sendable {
         let v2 = "use a kernel and a system with cgroup version 2 (Linux 5.14 or later)"
         let signals = [
             signal(
-                "freeze", ["cgroup.freeze", "freezer.state"], "; units are stopped by SIGSTOP, which their parents see",
+                "freeze", ["cgroup.freeze", "freezer.state"], "; units are stopped by SIGSTOP, which their parents observe",
                 v2),
-            signal("kill", ["cgroup.kill"], "; every process is sent SIGKILL by its pidfd until none is left", nil),
+            signal("kill", ["cgroup.kill"], "; each process receives SIGKILL through its pidfd until none is left", nil),
             signal(
                 "charge", ["memory.current", "memory.usage_in_bytes"],
-                "; their processes' proportional sets are added up", v2),
+                "; the proportional set sizes of the processes are added up", v2),
             signal("limits", ["memory.max", "memory.limit_in_bytes"], "", v2),
             signal(
                 "reclaim", ["memory.reclaim"],
@@ -167,7 +167,7 @@ package struct GroupProbe: Sendable {
             signal("disk weights", ["io.weight", "blkio.bfq.weight", "blkio.weight"], "", nil),
             signal(
                 "throttle", ["cpu.max", "cpu.cfs_quota_us"],
-                "; an unduly long background is ended without being slowed down first", v2),
+                "; a unit too long in the background is ended without being throttled first", v2),
             signal("stall", ["memory.pressure"], "", "boot with psi=1 on a kernel that has CONFIG_PSI"),
         ]
         let footing: Capabilities.Footing = signals[2].isLive ? .ownGroup : .machine
@@ -194,7 +194,7 @@ package struct GroupProbe: Sendable {
     }
 
     private var swap: Capabilities.Signal {
-        let remedy = "add swap or zram: without it, a suspended unit gives back page cache and volatile memory only"
+        let remedy = "add swap or zram: without swap, the kernel reclaims only page cache and volatile memory of a suspended unit"
         guard let table: [UInt8] = try? GroupText.read("/proc/swaps").get(),
             table.split(separator: UInt8(ascii: "\n")).count > 1
         else {

@@ -41,7 +41,7 @@ extension UnitGroup {
     package func setLimits(request: ByteCount?, limit: ByteCount?, high: ByteCount? = nil) throws(GroupError)
         -> [String]
     {
-        func missing(_ what: String, _ why: String) -> [String] { ["\(what) of \(name) is not set: \(why)"] }
+        func missing(_ what: String, _ why: String) -> [String] { ["cannot set \(what) of \(name): \(why)"] }
         let isAsked = request != nil || limit != nil || high != nil
         guard let memory else { return isAsked ? missing("memory", "its groups have no memory controller") : [] }
         if isVersion1 {
@@ -49,7 +49,7 @@ extension UnitGroup {
             // The soft limit of version 1 is no substitute: groups above it are reclaimed first, but groups below it
             // are not protected (mm/memcontrol-v1.c).
             return (request == nil ? [] : missing("the memory request", "cgroup version 1 has no memory.low"))
-                + (high == nil ? [] : missing("the brake", "cgroup version 1 has no memory.high"))
+                + (high == nil ? [] : missing("the throttle (memory.high)", "cgroup version 1 has no memory.high"))
         }
         try memory.write("\(request?.bytes ?? 0)", to: "memory.low", for: .limit)
         try memory.write(high.map { "\($0.bytes)" } ?? "max", to: "memory.high", for: .limit)

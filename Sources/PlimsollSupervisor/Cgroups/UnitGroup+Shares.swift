@@ -15,13 +15,13 @@ extension UnitGroup {
             // A weight of 100 on version 2 equals 1024 on version 1, where 2 is the minimum.
             try cpu.write("\(max(2, weight * 1024 / 100))", to: "cpu.shares", for: .weigh)
         } else {
-            skipped.append("the processor weight of \(name) is not set: its groups have no cpu controller")
+            skipped.append("cannot set the processor weight of \(name): its groups have no cpu controller")
         }
         if let disk, let file = ["io.weight", "blkio.bfq.weight", "blkio.weight"].first(where: { disk.has($0) }) {
             try disk.write(file == "io.weight" ? "default \(weight)" : "\(max(10, weight))", to: file, for: .weigh)
         } else {
             skipped.append(
-                "the disk weight of \(name) is not set: there is no io controller, or the disk's scheduler has no weights"
+                "cannot set the disk weight of \(name): its groups have no io controller, or the disk's scheduler has no weights"
             )
         }
         return skipped
@@ -108,7 +108,7 @@ extension UnitGroup {
     }
 
     var whyNotThrottled: String {
-        "\(name) is not throttled: its groups have no cpu controller with CONFIG_CFS_BANDWIDTH"
+        "cannot throttle \(name): its groups have no cpu controller with CONFIG_CFS_BANDWIDTH"
     }
 
     /// Throttles the unit, or lifts the limits again.

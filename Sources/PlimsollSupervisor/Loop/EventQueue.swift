@@ -29,11 +29,11 @@ final class EventQueue: Sendable {
         queue = plimsoll_queue()
         wakeup = plimsoll_bell()
         guard queue >= 0, wakeup >= 0 else {
-            throw SupervisorError("no event queue: \(String(cString: strerror(-min(queue, wakeup))))")
+            throw SupervisorError("cannot make an event queue: \(String(cString: strerror(-min(queue, wakeup))))")
         }
         // Without the wake-up file, no thread could stop a waiting one.
         let result = plimsoll_queue_watch(queue, wakeup, plimsoll_readable.rawValue, Self.bellToken)
-        guard result == 0 else { throw SupervisorError("no event queue: \(String(cString: strerror(-result)))") }
+        guard result == 0 else { throw SupervisorError("cannot make an event queue: \(String(cString: strerror(-result)))") }
     }
 
     deinit {
@@ -91,7 +91,7 @@ final class EventQueue: Sendable {
                 if result != 0, !unwatched.isTroubled {
                     unwatched.isTroubled = true
                     unwatched.trouble =
-                        "a file can't be watched\(mayPass ? ", which is tried again" : ""): \(String(cString: strerror(-result)))"
+                        "cannot watch a file\(mayPass ? ", retried later" : ""): \(String(cString: strerror(-result)))"
                 }
             }
             if unwatched.files.isEmpty { unwatched.isTroubled = false }

@@ -19,20 +19,20 @@ final class Journal {
         let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o600)
         guard file >= 0 else {
             let advice = errno == ENXIO ? "; a FIFO needs its reader first" : ""
-            throw SupervisorError("the journal \(path) can't be opened: \(String(cString: strerror(errno)))\(advice)")
+            throw SupervisorError("cannot open the journal \(path): \(String(cString: strerror(errno)))\(advice)")
         }
         let writer = LineWriter(file, closesFile: true, isTorn: Self.isTorn(path)) { trouble in
             switch trouble {
-            case .failed(let number): tell("the journal can't be written: \(String(cString: strerror(number)))")
+            case .failed(let number): tell("cannot write the journal: \(String(cString: strerror(number)))")
             case .dropped(let count):
-                tell("\(count) records are missing in the journal, which took no more for a while")
+                tell("dropped \(count) records of the journal, because its file accepted no data for a while")
             }
             return nil
         }
         guard let writer else {
             close(file)
             throw SupervisorError(
-                "no thread could be started for the journal; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+                "cannot start a thread for the journal; check the limit of processes (pids.max, RLIMIT_NPROC)"
             )
         }
         self.writer = writer

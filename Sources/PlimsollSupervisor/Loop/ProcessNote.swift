@@ -42,7 +42,7 @@ struct ProcessNote {
         if let number = Self.replace(path, by: temporary, with: Array(text.utf8)) {
             unlink(temporary)
             return
-                "the note \(path) can't be written, so the next supervisor may not know its process: \(String(cString: strerror(number)))"
+                "cannot write the note \(path), so the next supervisor may not find the process: \(String(cString: strerror(number)))"
         }
         return nil
     }

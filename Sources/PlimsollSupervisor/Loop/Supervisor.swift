@@ -103,7 +103,7 @@ public final class Supervisor: Sendable {
     public func run() throws {
         // Relaxed: one caller wins; no other memory depends on this flag.
         guard !hasRun.exchange(true, ordering: .relaxed) else {
-            throw SupervisorError("this Supervisor has run already; make another to run again")
+            throw SupervisorError("cannot run this Supervisor because it has run already; make another one")
         }
         defer { claim.withLock { $0 = nil } }
         try SupervisorLoop(self).run(first)

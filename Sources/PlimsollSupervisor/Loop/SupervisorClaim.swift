@@ -35,7 +35,7 @@ final class SupervisorClaim: Sendable {
             let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard file >= 0 else {
                 throw SupervisorError(
-                    "\(path) can't be opened: \(String(cString: strerror(errno))); the supervisor needs a directory of its own"
+                    "cannot open \(path): \(String(cString: strerror(errno))); give the supervisor a directory of its own"
                 )
             }
             return (file, path)
@@ -56,13 +56,13 @@ final class SupervisorClaim: Sendable {
             {
                 () throws(SupervisorError) -> (file: Int32, path: String)? in
                 guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
-                    throw SupervisorError("the group \(path) can't be made: \(String(cString: strerror(errno)))")
+                    throw SupervisorError("cannot make the group \(path): \(String(cString: strerror(errno)))")
                 }
                 let file = open("\(path)/cgroup.procs", O_WRONLY | O_CLOEXEC)
                 // The owner removed the group at this moment.
                 if file < 0, errno == ENOENT { return nil }
                 guard file >= 0 else {
-                    throw SupervisorError("\(path)/cgroup.procs can't be opened: \(String(cString: strerror(errno)))")
+                    throw SupervisorError("cannot open \(path)/cgroup.procs: \(String(cString: strerror(errno)))")
                 }
                 return (file, "\(path)/cgroup.procs")
             }
@@ -107,16 +107,16 @@ final class SupervisorClaim: Sendable {
             let number = errno, holder = holder(file)
             close(file)
             guard number == EWOULDBLOCK || number == EINTR else {
-                throw SupervisorError("\(what) can't be locked: \(String(cString: strerror(number)))")
+                throw SupervisorError("cannot lock \(what): \(String(cString: strerror(number)))")
             }
             if case .alive(let pid) = holder {
                 throw SupervisorError(
-                    "another supervisor has \(what): process \(pid); stop that one first, or take another directory and prefix for this one"
+                    "cannot use \(what) because another supervisor does: process \(pid); stop that supervisor first, or choose another directory and prefix"
                 )
             }
             guard ContinuousClock.now < deadline else {
                 throw SupervisorError(
-                    "\(what) is still locked, although the supervisor that had it is gone: its guard (plimsoll-guard) has not ended within \(patience); "
+                    "cannot use \(what) because the guard (plimsoll-guard) of an ended supervisor still locks it after \(patience); "
                         + "look for a process that is stopped, and try again")
             }
             _ = plimsoll_ready(-1, 0, 10)

@@ -9,7 +9,7 @@ extension SupervisorLoop {
         write(AuditRecord(decision, level: fleet.level, shortfall: fleet.shortfall))
         guard !decision.isDryRun, !isDryRun else { return }
         guard let run = byName[decision.unit] else {
-            return engine.learn(Outcome(decision, at: now, relief: .zero, failure: "there is no such unit any more"))
+            return engine.learn(Outcome(decision, at: now, relief: .zero, failure: "the unit no longer exists"))
         }
         switch decision.action {
         case .warn, .release: break
@@ -18,11 +18,11 @@ extension SupervisorLoop {
             settle(
                 run,
                 failure:
-                    "it was not done in time, and is replaced by another decision: \(decision.action.kind.rawValue)")
+                    "replaced by another decision, because it was not done in time: \(decision.action.kind.rawValue)")
         }
         let before = run.charge
         do {
-            guard run.isAlive || decision.action == .start else { throw SupervisorError("it has ended") }
+            guard run.isAlive || decision.action == .start else { throw SupervisorError("the unit has ended") }
             if try act(decision, on: run, newID()) { return settle(decision, run, before, failure: nil) }
             run.underWay = (lastID, decision, before)
         } catch {
@@ -49,7 +49,7 @@ extension SupervisorLoop {
         case .suspend:
             // A frozen unit must be thawed even if this process ends for any reason (T32).
             guard thawWatchdog.isAlive else {
-                throw SupervisorError("there is no guard that would let it run again if this process were killed")
+                throw SupervisorError("no guard runs that would resume the unit if the supervisor were killed")
             }
             run.enter(.suspending, at: now)
             // Update the guard: a unit stopped by signals has no group that lists the processes, and a rejected group
@@ -80,7 +80,7 @@ extension SupervisorLoop {
             return !run.isAlive
         case .start:
             start(run)
-            if run.state == .stopped { throw SupervisorError("it could not be started") }
+            if run.state == .stopped { throw SupervisorError("the unit could not be started") }
         }
         return true
     }
@@ -221,7 +221,7 @@ final class ActionWorker: Sendable {
             )
         else {
             throw SupervisorError(
-                "no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+                "cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)")
         }
     }
 

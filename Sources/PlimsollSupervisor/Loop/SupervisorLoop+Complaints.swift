@@ -26,7 +26,7 @@ extension SupervisorLoop {
         guard refused > 0 else { return }
         report(
             run.unit,
-            "\(refused) descriptors are not kept for it: a unit may have \(DescriptorStore.most) with \(DescriptorStore.mostBytes) of memory, "
+            "refused to keep \(refused) descriptors: a unit may have \(DescriptorStore.most) with \(DescriptorStore.mostBytes) of memory, "
                 + "all units \(DescriptorStore.mostOfAll) with \(DescriptorStore.mostBytesOfAll)")
     }
 
@@ -40,7 +40,7 @@ extension SupervisorLoop {
             guard count > 0 else { continue }
             report(
                 run.unit,
-                "\(count) descriptors with \(bytes) of memory, kept for its next start, are closed: memory is \(level)")
+                "closed \(count) descriptors with \(bytes) of memory, kept for the next start: memory is \(level)")
             run.weigh()
         }
     }
@@ -102,7 +102,7 @@ struct ComplaintPacer {
                 tallies[kind] = nil
                 let unit = kind.unit.isEmpty ? "units" : kind.unit
                 if tally.withheld > 0 {
-                    lines.append("\(unit): \(tally.withheld) more lines like this were not told: \(tally.last)")
+                    lines.append("\(unit): withheld \(tally.withheld) more lines like this: \(tally.last)")
                 }
             } else if tally.withheld > 0 {
                 nextDue = min(nextDue ?? due, due)

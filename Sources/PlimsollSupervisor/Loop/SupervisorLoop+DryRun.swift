@@ -30,7 +30,7 @@ extension SupervisorLoop {
             child = try note.process()
             group = try UnitGroup(unit.name, directories, own: supervisor.root.own)
             if directories.isEmpty, child == nil {
-                report(unit, "it does not run, and a dry run beside a supervisor starts nothing")
+                report(unit, "not running, and a dry run beside a supervisor starts no unit")
             }
         }
         if let child { group.note(child.pid) }
@@ -53,7 +53,7 @@ extension SupervisorLoop {
             $0.baseAddress.flatMap { mkdtemp($0) }.map { String(cString: $0) }
         }
         guard let path else {
-            throw SupervisorError("a dry run needs a directory of its own in /tmp: \(String(cString: strerror(errno)))")
+            throw SupervisorError("cannot make a directory in /tmp for the dry run: \(String(cString: strerror(errno)))")
         }
         return path
     }

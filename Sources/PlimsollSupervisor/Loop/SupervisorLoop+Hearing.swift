@@ -130,7 +130,7 @@ extension SupervisorLoop {
             // The file of a removed group is ready for ever.
             run.isGroupGone = true
             if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
-            report(run.unit, "its group is not there any more, or another has its place")
+            report(run.unit, "the group was removed, or another has its path")
         }
         if run.child == nil, run.isAlive, isEmpty { return ended(run) }
         // Another party started the unit again.
@@ -154,7 +154,7 @@ extension SupervisorLoop {
         run.speech.forget(upTo: channel.lastID)
         // The next process learns of a level by a new notice.
         _ = run.pressure.announce(.normal)
-        settle(run, failure: run.underWay?.decision.action == .suspend ? "it has ended" : nil)
+        settle(run, failure: run.underWay?.decision.action == .suspend ? "the unit has ended" : nil)
         let stops = isStopping && !options.leavesUnits
         if run.isLeaving || stops { forget(run) }
         if stops { stopNext() }
@@ -169,7 +169,7 @@ extension SupervisorLoop {
             wardenDue = nil
         } catch {
             if wardenDue == nil {
-                supervisor.tell("the guard can't be started again, so nobody is suspended: \(error)")
+                supervisor.tell("cannot restart the guard, so no unit is suspended: \(error)")
             }
             wardenDue = now + .seconds(1)
         }

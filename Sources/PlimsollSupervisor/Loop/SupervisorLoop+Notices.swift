@@ -6,7 +6,7 @@ extension SupervisorLoop {
     func take(_ notice: NotifySocket.Notice, of run: UnitRun) {
         let message = notice.message, sender = notice.sender
         guard maySpeak(sender.process, user: sender.user, for: run) else {
-            return refuse(sender.process, sender.user, of: run, "what is said")
+            return refuse(sender.process, sender.user, of: run, "a notification")
         }
         learnUser(sender.user, of: sender.process, run)
         // First, so that the end or start is applied to the right process.
@@ -53,7 +53,7 @@ extension SupervisorLoop {
             guard run.previousMainProcesses.count < Self.mostFormers, let found = try? Child.adopt(process),
                 run.group.processes.contains(process)
             else {
-                return report(run.unit, "process \(process) is not followed as its main one: it is none of its own")
+                return report(run.unit, "ignored process \(process) as main process: it is not a process of the unit")
             }
             next = found
             supervisor.queue.watch(next.descriptor, for: .readable, Token.of(run.id, Token.child))

@@ -63,7 +63,7 @@ extension SupervisorLoop {
         let user = run.child.flatMap { ProcessTable.users(of: $0.pid).max() } ?? geteuid()
         report(
             run.unit,
-            "its sockets are for user \(user) alone from now on: other users' descriptors can't be closed; set socketOwner"
+            "restricted the sockets to user \(user): descriptors of other users cannot be closed; set socketOwner"
         )
         admit(.user(user), to: run)
     }
@@ -121,7 +121,7 @@ extension SupervisorLoop {
     func linkUnit(_ process: Int32, _ user: UInt32) -> String? {
         guard let run = unit(of: process, user: user) else { return nil }
         guard maySpeak(process, user: user, for: run) else {
-            refuse(process, user, of: run, "its link")
+            refuse(process, user, of: run, "a link")
             return nil
         }
         learnUser(user, of: process, run)
@@ -130,10 +130,10 @@ extension SupervisorLoop {
 
     func refuse(_ process: Int32, _ user: UInt32, of run: UnitRun, _ what: String) {
         let access = run.unit.notifyAccess
-        let who = access == .none ? "none of its processes" : "its main process, that process's user and root"
+        let who = access == .none ? "no process" : "the main process, its user and root"
         report(
             run.unit,
-            "\(what) by process \(process) of user \(user) is refused: notifyAccess: \(access.rawValue) lets \(who) speak for it"
+            "refused \(what) of process \(process) of user \(user): notifyAccess: \(access.rawValue) allows \(who)"
         )
     }
 

@@ -14,7 +14,7 @@ extension SupervisorLoop {
             let unit = ServiceUnit(name: name, origin: .command([]))
             guard !isDryRun else {
                 report(
-                    unit, "a supervisor has started it, and it is no unit of this file; a dry run leaves it as it is")
+                    unit, "started by a supervisor and not in this file; a dry run leaves the unit unchanged")
                 continue
             }
             endLeftover(unit)
@@ -32,7 +32,7 @@ extension SupervisorLoop {
                 let kept = try keep(unit, UnitGroup(unit.name, directories, own: supervisor.root.own))
                 run = kept
                 try takeOver(kept)
-                if kept.isAlive { report(unit, "it is ended: a former supervisor left it, and it is no unit any more") }
+                if kept.isAlive { report(unit, "ended: left by an earlier supervisor and no longer in the units file") }
                 dismiss(kept, within: options.policy.grace)
             }
             postponed[unit.name] = nil

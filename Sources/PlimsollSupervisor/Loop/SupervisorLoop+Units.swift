@@ -48,7 +48,7 @@ extension SupervisorLoop {
             if old.isLeaving {
                 old.successor = unit
             } else {
-                report(unit, "there are two units of that name; the second is left out")
+                report(unit, "ignored the second unit of that name")
             }
             return
         }

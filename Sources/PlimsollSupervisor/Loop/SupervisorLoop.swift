@@ -74,7 +74,7 @@ final class SupervisorLoop {
         thawWatchdog = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
         guard ForeignCloser.shared.prepare() else {
             throw SupervisorError(
-                "no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+                "cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)")
         }
         directory = options.policy.isDryRun ? try Self.scratchDirectory() : options.directory
         journal = try Journal(options.audit) { supervisor.tell($0) }
@@ -115,7 +115,7 @@ final class SupervisorLoop {
         fleetWatch.start(
             supervisor.source, thresholds: options.thresholds, time: time,
             onChange: { [queue = supervisor.queue] in queue.ring() },
-            onEnd: { [supervisor] in supervisor.tell("how short memory is can't be seen any more: \($0)") })
+            onEnd: { [supervisor] in supervisor.tell("lost the readings of memory pressure: \($0)") })
         while !(isStopping && (runs.isEmpty || options.leavesUnits)) { turn() }
     }
 
@@ -201,12 +201,12 @@ final class SupervisorLoop {
             if isOverdue(run) { hearOut(run) }
             if run.state == .starting, let startBy = run.startBy, now >= startBy {
                 run.startBy = nil
-                report(run.unit, "it is killed, as it has not said in time that it has started (READY=1)")
+                report(run.unit, "killed: it did not report in time that it had started (READY=1)")
                 kill(run)
             }
             if let watchdog = run.watchdog, run.state == .running, now >= run.lastAlive + watchdog {
                 run.watchdog = nil
-                report(run.unit, "it is killed, as it has not said for \(watchdog) that it is alive")
+                report(run.unit, "killed: it did not report for \(watchdog) that it was alive (WATCHDOG=1)")
                 kill(run)
             }
         }
@@ -260,7 +260,7 @@ final class SupervisorLoop {
         lookout.stop()
         for run in runs.values {
             // No unit is left frozen or throttled.
-            settle(run, failure: "the supervisor has stopped")
+            settle(run, failure: "the supervisor stopped")
             setFree(run)
             unwatch(run)
         }

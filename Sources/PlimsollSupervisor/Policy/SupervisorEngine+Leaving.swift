@@ -13,7 +13,7 @@ extension SupervisorEngine {
             let hasNoTime = pass.level == .critical && pass.timeLeft.map { now + $0 < end } ?? false
             if now < end, !unit.report.isReady, !hasNoTime {
                 if now >= unit.report.since + policy.leaveTime {
-                    pass.spare(index, "\(unit.report.tokens) background tasks are alive")
+                    pass.spare(index, "\(unit.report.tokens) background tasks still run")
                 }
                 pass.remind(at: end)
                 continue
@@ -24,21 +24,21 @@ extension SupervisorEngine {
                 pass.units[index].memory.footprint = nil
                 pass.decide(.resume(.room), of: index, "memory is no longer short")
             } else if unit.report.exitsOnSuspend {
-                if wait == nil, unit.canEnd(at: now) { self.end(index, &pass, "it ends instead of standing still") }
+                if wait == nil, unit.canEnd(at: now) { self.end(index, &pass, "the unit ends instead of being suspended") }
             } else if pass.level == .critical, unit.report.tokens > 0 {
                 // The unit has had its time. If memory stays short, `relieve` ends the unit as a victim.
                 continue
             } else if unit.report.holdsLocks {
                 // Waiters for the locks would block for as long as the unit is frozen (C48).
-                pass.spare(index, "it holds file locks that others may wait for")
+                pass.spare(index, "the unit holds file locks that other processes may wait for")
             } else if unit.canStand(at: now) {
                 suspend(
                     index, &pass,
                     unit.report.isReady
-                        ? "it is ready to stand still"
+                        ? "the unit is ready to be suspended"
                         : now < end
                             ? "memory lasts for \((pass.timeLeft ?? .zero).wholeMicroseconds / 1000) ms only"
-                            : "its \(policy.leaveTime) to leave are over")
+                            : "its \(policy.leaveTime) to leave have passed")
             }
         }
     }
@@ -57,13 +57,13 @@ extension SupervisorEngine {
             guard now < asked + policy.failureRest else { continue }
             pass.remind(at: asked + policy.failureRest)
             if unit.isInFront {
-                pass.spare(index, "it asks to stand still, but somebody waits for it")
+                pass.spare(index, "the unit requests suspension, but serves the foreground")
             } else if unit.report.exitsOnSuspend ? !unit.canEnd(at: now) : unit.report.suspension == .never {
-                pass.spare(index, "it asks to stand still, but can't be made to")
+                pass.spare(index, "the unit requests suspension, but cannot be suspended")
             } else if unit.memory.hasFailed(.background, at: now) || unit.memory.hasFailed(.suspend, at: now) {
-                pass.spare(index, "it asks to stand still, but that failed a moment ago")
+                pass.spare(index, "the unit requests suspension, but that failed a moment ago")
             } else {
-                pass.decide(.background, of: index, "it asks to stand still: its own memory is short")
+                pass.decide(.background, of: index, "the unit requests suspension: its own memory is short")
             }
         }
     }
@@ -103,7 +103,7 @@ extension SupervisorEngine {
         {
             pass.units[index].memory.footprint = pass.units[index].report.charge
             tell(index, &pass, hearing: hearing, mayWarn: mayWarn)
-            pass.decide(.background, of: index, "what stands still or will can give \(covered); \(pass.shortage)")
+            pass.decide(.background, of: index, "units that are suspended or leaving can free only \(covered); \(pass.shortage)")
             pacer.told(at: now)
         } else if let index = VictimOrder.told(pass.units, where: { isDue($0, pass, mayWarn: mayWarn) }) {
             tell(index, &pass, hearing: hearing, mayWarn: mayWarn)
@@ -136,7 +136,7 @@ extension SupervisorEngine {
         pass.units[index].memory.notice = .init(level: pass.level, at: pass.at)
         guard pass.isShort, before <= pass.level, hearing > .zero else { return }
         let share = Double(unit.report.charge.bytes) / Double(hearing.bytes), amount = pass.needed * share
-        if amount > .zero { pass.tell(.release(amount), to: index, "its share of \(pass.needed) by its size") }
+        if amount > .zero { pass.tell(.release(amount), to: index, "its share of \(pass.needed), in proportion to its size") }
     }
 
     private func remindOfNotices(_ pass: inout DecisionPass, mayWarn: Bool, isShort: Bool) {

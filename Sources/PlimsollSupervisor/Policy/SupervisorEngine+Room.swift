@@ -29,8 +29,8 @@ extension SupervisorEngine {
         guard mayReturnNow(unit, &pass) else { return }
         lastReturn = now
         pass.units[choice].memory.footprint = nil
-        let room = pass.fleet.room.map { "\($0) of room" } ?? "room",
-            reason = "there has been \(room) for \(policy.roomHold), it needs \(Self.need(unit))"
+        let room = pass.fleet.room.map { "\($0)" } ?? "memory",
+            reason = "\(room) has been free for \(policy.roomHold), and the unit needs \(Self.need(unit))"
         pass.decide(unit.report.state == .stopped ? .start : .resume(.room), of: choice, reason)
         // Re-evaluate for the next unit.
         pass.remind(at: now + policy.thawSpacing)
@@ -98,7 +98,7 @@ extension SupervisorEngine {
             } else if unit.memory.hasFailed(.suspend, at: pass.at) {
                 pass.units[index].memory.wokenAt = nil
             } else {
-                suspend(index, &pass, "its \(policy.keepAliveBudget) of keep-alive are over")
+                suspend(index, &pass, "its \(policy.keepAliveBudget) of keep-alive have passed")
             }
         }
     }
@@ -119,7 +119,7 @@ extension SupervisorEngine {
             guard pass.at >= end, mayReturnNow(unit, &pass) else { continue }
             lastReturn = pass.at
             pass.units[index].memory.wokenAt = pass.at
-            pass.decide(.resume(.keepAlive), of: index, "it is woken every \(interval)")
+            pass.decide(.resume(.keepAlive), of: index, "the unit runs for keep-alive every \(interval)")
         }
     }
 }

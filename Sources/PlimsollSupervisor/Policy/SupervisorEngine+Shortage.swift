@@ -30,7 +30,7 @@ extension SupervisorEngine {
         let unit = pass.units[choice], amount = min(unit.report.reclaimable, max(pass.needed, least))
         step(
             .pushOut(amount), on: choice, &pass,
-            "it stands still and can do without \(unit.report.reclaimable) of \(unit.report.charge); \(pass.shortage)")
+            "the unit is suspended and \(unit.report.reclaimable) of its \(unit.report.charge) are reclaimable; \(pass.shortage)")
         return true
     }
 
@@ -42,7 +42,7 @@ extension SupervisorEngine {
         guard let choice else { return false }
         let unit = pass.units[choice]
         let reason =
-            "it stands still, and none that does is larger than its \(unit.report.charge)\(unit.comesBack ? " but for what comes straight back" : "")"
+            "the unit is the largest suspended one with \(unit.report.charge)\(unit.comesBack ? ", apart from units that restart at once" : "")"
         end(choice, &pass, "\(reason); \(pass.shortage)")
         return true
     }
@@ -60,13 +60,13 @@ extension SupervisorEngine {
         let unit = pass.units[choice]
         let why: String
         if ThrottlePlan.mayEnd(unit, at: now, policy) {
-            why = "it has been throttled for \(policy.throttleGrace) and is over its allowance"
+            why = "the unit has been throttled for \(policy.throttleGrace) and exceeds its allowance"
         } else if unit.report.tokens > 0 {
-            why = "its \(unit.report.tokens) background tasks are over their time"
+            why = "its \(unit.report.tokens) background tasks exceed their time"
         } else if unit.report.holdsLocks {
-            why = "it holds file locks, so it can't stand still"
+            why = "the unit holds file locks and cannot be suspended"
         } else {
-            why = "it is in the background and can't stand still"
+            why = "the unit is in the background and cannot be suspended"
         }
         // The unit knew that its time was over (T33), so there is no further notice.
         let isOverdue = unit.report.tokens > 0 && unit.report.state == .leaving
@@ -113,9 +113,9 @@ extension SupervisorEngine {
             $0.name != unit.name && $0.isInFront && $0.hears && $0.importance >= unit.importance
         }
         if isLast, living > 1 || unit.report.charge < pass.needed {
-            return pass.spare(choice, "nobody is more important")
+            return pass.spare(choice, "no other unit is more important")
         }
-        end(choice, &pass, "nothing else is left to give, and nobody in front matters less; \(pass.shortage)")
+        end(choice, &pass, "no other memory can be freed, and no foreground unit is less important; \(pass.shortage)")
     }
 
     // MARK: - Steps
@@ -134,7 +134,7 @@ extension SupervisorEngine {
         if stands {
             pass.decide(
                 .resume(.ending), of: index,
-                "its state is not saved, so it is asked to end, which it can't hear while it stands still")
+                "its state is not saved, so the unit is asked to end and must run to receive the request")
         }
         step(.end(.ask(grace: unit.grace(policy, at: now))), on: index, &pass, reason)
     }

@@ -28,7 +28,7 @@ extension SupervisorEngine {
                 let asked = (now - unit.report.since).wholeMicroseconds / 1_000_000
                 step(
                     .end(.kill), on: index, &pass,
-                    "it was asked \(asked) s ago and has nothing to lose, and memory lasts for \(timeLeft.wholeMicroseconds / 1000) ms only"
+                    "the unit was asked \(asked) s ago and has saved its state, and memory lasts for \(timeLeft.wholeMicroseconds / 1000) ms only"
                 )
             } else if !isSafe {
                 pass.units[index].memory.isGivenUp = true

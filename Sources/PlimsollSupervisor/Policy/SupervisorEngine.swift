@@ -139,7 +139,7 @@ package struct SupervisorEngine: Sendable, Hashable {
             guard pass.units[index].report.state == .suspending || pass.units[index].report.state == .suspended else {
                 continue
             }
-            pass.decide(.resume(.room), of: index, "it could not be made to stand still")
+            pass.decide(.resume(.room), of: index, "the unit could not be suspended")
         }
     }
 }

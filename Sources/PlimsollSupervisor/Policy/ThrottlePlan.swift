@@ -44,7 +44,7 @@ extension SupervisorEngine {
             else { continue }
             pass.decide(
                 .throttle(true), of: index,
-                "it is over the \(unit.report.allowance ?? .zero) that it may work in the background; \(pass.level)")
+                "the unit exceeds the \(unit.report.allowance ?? .zero) that it may run in the background; \(pass.level)")
         }
     }
 }

@@ -24,7 +24,7 @@ extension Child {
         let directories = group?.directories ?? []
         do { try group?.check(for: .enter) } catch { throw ChildError(act, ESTALE, "\(error)") }
         if let group, group.isFrozen, !group.isEmpty {
-            throw ChildError(act, EBUSY, "\(group.path) is frozen: thaw it first")
+            throw ChildError(act, EBUSY, "\(group.path) is frozen: thaw the group first")
         }
 
         var entries: [Int32] = []
@@ -42,7 +42,7 @@ extension Child {
         // unit.
         if let unified, unifiedEntry < 0 {
             let number = errno
-            throw ChildError(act, number, "\(unified.path)/cgroup.procs can't be opened")
+            throw ChildError(act, number, "cannot open \(unified.path)/cgroup.procs")
         }
 
         var all = launch.environment
@@ -101,11 +101,11 @@ extension Child {
     /// Describes the step that failed.
     private static func detail(_ step: Int32, of launch: Launch, group: String?) -> String? {
         switch plimsoll_step(UInt32(step)) {
-        case PLIMSOLL_FORK: "no process could be made"
-        case PLIMSOLL_ENTER: "it could not enter \(group ?? "its group")"
-        case PLIMSOLL_OUTPUT: "its standard descriptors could not be put in place"
+        case PLIMSOLL_FORK: "cannot fork"
+        case PLIMSOLL_ENTER: "the process could not enter \(group ?? "its group")"
+        case PLIMSOLL_OUTPUT: "the standard descriptors could not be set"
         case PLIMSOLL_DIRECTORY: launch.directory
-        case PLIMSOLL_STUCK: "it did not become the program in time; is its group frozen?"
+        case PLIMSOLL_STUCK: "the program was not executed in time; check whether the group is frozen"
         default: nil
         }
     }

@@ -61,7 +61,7 @@ package final class Child: Sendable {
     ///
     /// - Parameter started: the recorded start time, if known. Another process with the same pid is refused.
     package static func adopt(_ pid: Int32, started: UInt64? = nil) throws(ChildError) -> Child {
-        guard pid != getpid() else { throw ChildError(.adopt(pid), EINVAL, "that is the supervisor itself") }
+        guard pid != getpid() else { throw ChildError(.adopt(pid), EINVAL, "the process is the supervisor itself") }
         let file = plimsoll_pidfd_open(pid)
         guard file >= 0 else { throw ChildError(.adopt(pid), -file) }
         // Read the start time with the pidfd open, and trust the text only if the process has not ended since.
@@ -74,7 +74,7 @@ package final class Child: Sendable {
         }
         guard started == nil || started == stat.started else {
             close(file)
-            throw ChildError(.adopt(pid), ESRCH, "another process has that number now")
+            throw ChildError(.adopt(pid), ESRCH, "the process has ended and another has its number")
         }
         return Child(pid: pid, descriptor: file, isAdopted: true, started: stat.started)
     }

@@ -57,9 +57,9 @@ package struct SelfProtection: Sendable, Hashable {
 
     private mutating func lowerScore(_ score: Int, _ file: String) {
         let before: Int? = (try? GroupText.read(file).get()).flatMap { GroupText.number($0) }
-        if let before, before <= score { return add("oom score", true, "\(file) is \(before) already") }
+        if let before, before <= score { return add("oom score", true, "\(file) is already \(before)") }
         if let number = GroupText.write("\(score)", to: file) {
-            let remedy = "set OOMScoreAdjust=\(score) in its unit: lowering it takes CAP_SYS_RESOURCE"
+            let remedy = "set OOMScoreAdjust=\(score) in its unit: a lower score needs CAP_SYS_RESOURCE"
             return add("oom score", false, "\(score) to \(file): \(String(cString: strerror(number))); \(remedy)")
         }
         add("oom score", true, "\(file) is \(score)")
@@ -69,12 +69,12 @@ package struct SelfProtection: Sendable, Hashable {
         guard case .directory(let path, _)? = own.places[.unified], access(path + "/memory.min", F_OK) == 0 else {
             return add(
                 "reserve", false,
-                "the own group has no memory.min: that takes cgroup version 2 with the memory controller")
+                "the own group has no memory.min, which needs cgroup version 2 with the memory controller")
         }
         guard Self.isAlone(in: path) else {
             return add(
                 "reserve", false,
-                "\(path) holds others, too, which it would be kept for as well; give the supervisor a group of its own")
+                "\(path) also holds other processes, which the reserve would protect too; give the supervisor a group of its own")
         }
         // Both take effect as far as the groups above provide protection (Documentation/admin-guide/cgroup-v2.rst).
         for file in ["memory.min", "memory.low"] {
@@ -84,7 +84,7 @@ package struct SelfProtection: Sendable, Hashable {
                     "\(bytes) to \(path)/\(file): \(String(cString: strerror(number))); set MemoryMin= in its unit")
             }
         }
-        add("reserve", true, "\(bytes) in \(path)/memory.min, as far as the groups above have it to give")
+        add("reserve", true, "\(bytes) in \(path)/memory.min, as far as the groups above grant it")
     }
 
     private static func isAlone(in path: String) -> Bool {
@@ -94,10 +94,10 @@ package struct SelfProtection: Sendable, Hashable {
 
     private mutating func hurry(_ nice: Int32) {
         let result = plimsoll_hurry(nice)
-        guard result < 0 else { return add("nice", true, "the deciding thread runs at \(nice) or before") }
+        guard result < 0 else { return add("nice", true, "the deciding thread runs at nice \(nice) or less") }
         add(
             "nice", false,
-            "\(nice): \(String(cString: strerror(-result))); set Nice=\(nice) in its unit: lowering it takes CAP_SYS_NICE"
+            "\(nice): \(String(cString: strerror(-result))); set Nice=\(nice) in its unit: a lower value needs CAP_SYS_NICE"
         )
     }
 
@@ -110,7 +110,7 @@ package struct SelfProtection: Sendable, Hashable {
             }
             guard Self.isAlone(in: path) else {
                 return add(
-                    "processor weight", false, "\(path) holds others, too; give the supervisor a group of its own")
+                    "processor weight", false, "\(path) also holds other processes; give the supervisor a group of its own")
             }
             let number = GroupText.write("\(value)", to: "\(path)/\(name)")
             let remedy = number.map { ": \(String(cString: strerror($0))); set CPUWeight=\(weight) in its unit" } ?? ""
@@ -129,7 +129,7 @@ package struct SelfProtection: Sendable, Hashable {
     private mutating func lockMemory() {
         // MCL_ONFAULT of asm-generic/mman.h.
         if mlockall(MCL_CURRENT | MCL_FUTURE | 4) == 0 {
-            return add("locked memory", true, "every page stays in memory once it was used")
+            return add("locked memory", true, "every page stays in memory once used")
         }
         add(
             "locked memory", false,

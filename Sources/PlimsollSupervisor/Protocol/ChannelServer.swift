@@ -208,7 +208,7 @@ package final class ChannelServer {
         }
         guard !ForeignCloser.shared.isFull(connection.peer.unit) else {
             return close(
-                connection, .refused(.malformed, "descriptors that its unit has sent can't be closed"), &events)
+                connection, .refused(.malformed, "descriptors that the unit sent cannot be closed"), &events)
         }
         let (arrival, descriptors) = connection.read()
         guard descriptors == 0 else {
@@ -250,11 +250,11 @@ package final class ChannelServer {
     /// is none.
     private func greet(_ message: ChildMessage?, _ connection: ChannelConnection, _ events: inout [Event]) -> Closing? {
         guard case .hello(let version) = message else {
-            return connection.hasGreeted ? nil : .refused(.noHello, "the first line is no hello")
+            return connection.hasGreeted ? nil : .refused(.noHello, "the first line is not hello")
         }
         guard !connection.hasGreeted else { return .refused(.malformed, "a second hello") }
         guard version == MessageLine.version else {
-            return .refused(.version, "version \(version); \(MessageLine.version) is spoken here")
+            return .refused(.version, "version \(version); this supervisor speaks version \(MessageLine.version)")
         }
         connection.hasGreeted = true
         events.append(.opened(connection.peer))

@@ -82,8 +82,8 @@ package struct ChannelError: Error, Sendable, Hashable, CustomStringConvertible 
         let advice =
             switch number {
             case ENAMETOOLONG: "; a socket's path has at most 107 bytes: choose a shorter directory"
-            case EADDRINUSE: "; another process listens there: stop that supervisor, or choose another directory"
-            case EEXIST: "; something that is no socket lies there: remove it or choose another directory"
+            case EADDRINUSE: "; another process listens there: stop that process, or choose another directory"
+            case EEXIST: "; a file that is not a socket is there: remove it, or choose another directory"
             case ENOENT, ENOTDIR: "; the directory must exist"
             case EACCES, EROFS: "; the directory must be writable for the supervisor"
             case EMFILE, ENFILE: "; raise the limit of open files (RLIMIT_NOFILE)"

@@ -77,7 +77,7 @@ package struct NotifyMessage: Sendable, Hashable {
             if isName {
                 descriptorName = value
             } else {
-                refuse(line, "is no name: 1 to 255 printable characters without a colon")
+                refuse(line, "is not a name of 1 to 255 printable characters without a colon")
             }
         default: break
         }
@@ -86,7 +86,7 @@ package struct NotifyMessage: Sendable, Hashable {
     private mutating func set(
         _ field: WritableKeyPath<NotifyMessage, Bool>, _ line: some Collection<UInt8>, _ value: String
     ) {
-        if value == "1" { self[keyPath: field] = true } else { refuse(line, "has another value than 1") }
+        if value == "1" { self[keyPath: field] = true } else { refuse(line, "must be 1") }
     }
 
     private mutating func number(
@@ -96,7 +96,7 @@ package struct NotifyMessage: Sendable, Hashable {
         guard value.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }), let number = UInt64(value),
             range.contains(number)
         else {
-            return refuse(line, "is no number from \(range.lowerBound) to \(range.upperBound)")
+            return refuse(line, "is not a number from \(range.lowerBound) to \(range.upperBound)")
         }
         take(&self, number)
     }

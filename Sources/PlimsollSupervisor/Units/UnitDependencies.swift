@@ -17,14 +17,14 @@ enum UnitDependencies {
         let unknown = edges.filter { !known.contains($0.on) }.map { edge in
             problem(
                 edge,
-                "there is no unit \"\(edge.on.prefix(64))\"\(Spelling.suggestion(for: edge.on, among: names.filter { $0 != edge.unit }))"
+                "the file has no unit \"\(edge.on.prefix(64))\"\(Spelling.suggestion(for: edge.on, among: names.filter { $0 != edge.unit }))"
             )
         }
         return unknown
             + circles(edges.filter { known.contains($0.on) }, names).map { circle in
                 problem(
                     circle[circle.count - 1],
-                    "goes round: \((circle.map(\.unit) + [circle[0].unit]).joined(separator: " -> ")); leave one out")
+                    "is a cycle: \((circle.map(\.unit) + [circle[0].unit]).joined(separator: " -> ")); leave one out")
             }
     }
 

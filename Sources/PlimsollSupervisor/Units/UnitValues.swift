@@ -97,7 +97,7 @@ enum UnitValues {
             }
         }
         if let quote { throw CommandProblem(message: "a quote \(quote) is not closed") }
-        if isEscaped { throw CommandProblem(message: "it ends in a backslash") }
+        if isEscaped { throw CommandProblem(message: "the line ends in a backslash") }
         if let word { words.append(word) }
         return words
     }
@@ -105,6 +105,6 @@ enum UnitValues {
     private static func shell(_ character: Character) -> CommandProblem {
         let shown = character.isNewline ? "a line end" : "\(character)"
         return CommandProblem(
-            message: "\(shown) is for a shell, and none is run; write a list, such as [/bin/sh, -c, \"...\"]")
+            message: "\(shown) is shell syntax, and no shell runs; write a list, such as [/bin/sh, -c, \"...\"]")
     }
 }

@@ -31,7 +31,7 @@ public struct UnitsFile: Sendable, Hashable {
     /// Parses `text`; problems refer to the file as `name`.
     public init(_ text: String, name: String = "UNITS.yaml") throws(UnitsFileError) {
         guard text.utf8.count <= Self.maximumLength else {
-            throw UnitsFileError(name, "the file has \(text.utf8.count) bytes; allowed are \(Self.maximumLength)")
+            throw UnitsFileError(name, "the file has \(text.utf8.count) bytes; allowed are at most \(Self.maximumLength)")
         }
         var reader = UnitsReader(file: name)
         let (root, problems) = try UnitsYAML.compose(text, file: name)
@@ -45,11 +45,11 @@ public struct UnitsFile: Sendable, Hashable {
     /// Reads the file at `path`.
     public init(path: String) throws(UnitsFileError) {
         let file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        guard file >= 0 else { throw UnitsFileError(path, "it can't be opened: \(String(cString: strerror(errno)))") }
+        guard file >= 0 else { throw UnitsFileError(path, "cannot open the file: \(String(cString: strerror(errno)))") }
         defer { close(file) }
         var status = stat()
         guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-            throw UnitsFileError(path, "it is not a regular file")
+            throw UnitsFileError(path, "the path is not a regular file")
         }
         // One byte more than the maximum reveals a file that is too long.
         var bytes = [UInt8](repeating: 0, count: Self.maximumLength + 1), count = 0
@@ -57,16 +57,16 @@ public struct UnitsFile: Sendable, Hashable {
             let taken = bytes.withUnsafeMutableBytes { read(file, $0.baseAddress! + count, $0.count - count) }
             if taken < 0, errno == EINTR { continue }
             guard taken >= 0 else {
-                throw UnitsFileError(path, "it can't be read: \(String(cString: strerror(errno)))")
+                throw UnitsFileError(path, "cannot read the file: \(String(cString: strerror(errno)))")
             }
             if taken == 0 { break }
             count += taken
         }
         guard count <= Self.maximumLength else {
-            throw UnitsFileError(path, "the file has more than \(Self.maximumLength) bytes, which are allowed")
+            throw UnitsFileError(path, "the file has more than the allowed \(Self.maximumLength) bytes")
         }
         guard let text = String(validating: bytes[..<count], as: UTF8.self) else {
-            throw UnitsFileError(path, "it is not UTF-8 text")
+            throw UnitsFileError(path, "the file is not UTF-8 text")
         }
         try self.init(text, name: path)
     }

@@ -21,7 +21,7 @@ extension UnitsReader {
         let origins = [UnitKey.command, .process, .group].filter { places[$0] != nil }
         guard origins.count == 1 else {
             let found = origins.isEmpty ? "none" : origins.map(\.rawValue).joined(separator: " and ")
-            refuse(node, "it has \(found) of the keys command, process and group; it needs one of them")
+            refuse(node, "has \(found) of the keys command, process and group; exactly one is needed")
             return nil
         }
         check(&unit, places)
@@ -70,12 +70,12 @@ extension UnitsReader {
             unit.restart = .never
             refuseIfThere(
                 &self, [.environment, .directory, .restart, .notify, .startTime, .socketOwner],
-                "is for units that have a command; this one is only looked after")
+                "is for units with a command; this unit is only observed")
         } else if !unit.notify {
             refuseIfThere(&self, [.startTime], "has no meaning without notify: true")
         }
         if unit.notify, unit.notifyAccess == .none {
-            refuseIfThere(&self, [.notifyAccess], "is none, so nothing could say READY=1, which notify: true waits for")
+            refuseIfThere(&self, [.notifyAccess], "is none, so no process could send READY=1, which notify: true waits for")
         }
         if unit.suspension == .never {
             if unit.exitsOnSuspend { refuseIfThere(&self, [.exitsOnSuspend], "has no meaning with suspension: never") }

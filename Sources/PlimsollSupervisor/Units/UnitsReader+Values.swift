@@ -30,7 +30,7 @@ extension UnitsReader {
         if !program.contains("/") {
             refuse(
                 node,
-                "\"\(program.prefix(80))\" is looked for nowhere; write the path of the program, such as /usr/bin/\(program.prefix(80))"
+                "\"\(program.prefix(80))\" is not searched for in PATH; write the path of the program, such as /usr/bin/\(program.prefix(80))"
             )
         }
         return words
@@ -42,7 +42,7 @@ extension UnitsReader {
         forEachPair(node) { reader, name, value in
             guard UnitValues.isVariableName(name) else {
                 return reader.refuse(
-                    value, "is no name of a variable; allowed are letters, digits and _ of which the first is no digit")
+                    value, "is not the name of a variable; allowed are letters, digits and _, the first not a digit")
             }
             if ours.contains(name) || name.hasPrefix("LISTEN_") {
                 return reader.refuse(value, "is set by the supervisor itself")

@@ -61,11 +61,11 @@ struct UnitsReader {
             guard UnitValues.isUnitName(name) else {
                 return reader.refuse(
                     value,
-                    "\"\(name.prefix(80))\" is no name of a unit; allowed are 1 to 64 letters, digits, -, _ and . of which the first is a letter or digit"
+                    "\"\(name.prefix(80))\" is not the name of a unit; allowed are 1 to 64 letters, digits, -, _ and ., the first a letter or digit"
                 )
             }
             guard reader.names.count < UnitsFile.maximumUnits else {
-                return reader.refuse(value, "there are more than \(UnitsFile.maximumUnits) units")
+                return reader.refuse(value, "the file has more than \(UnitsFile.maximumUnits) units")
             }
             reader.unit = name
             reader.names.append(name)

@@ -16,7 +16,7 @@ enum UnitsYAML {
         guard aliasCount(text.utf8) <= mostAliases else {
             throw UnitsFileError(
                 file,
-                "more than \(mostAliases) words begin with *, which makes aliases in YAML; aliases are not allowed. Say it in full"
+                "more than \(mostAliases) words begin with *, which makes aliases in YAML; aliases are not allowed; write the value in full"
             )
         }
         var text = text
@@ -26,7 +26,7 @@ enum UnitsYAML {
                 // Nodes keep their anchors only while the parser lives.
                 let parser = try Parser(yaml: text, resolver: .basic, encoding: .utf8)
                 guard let root = try parser.singleRoot() else {
-                    throw UnitsFileError(file, "it is empty; it needs \"version: 1\" and \"units:\"")
+                    throw UnitsFileError(file, "the file is empty; write \"version: 1\" and \"units:\"")
                 }
                 let problems = withExtendedLifetime(parser) { forbidden(in: root) }
                 // Nodes with anchors may expand to far more than their text, so they are not read.
@@ -42,7 +42,7 @@ enum UnitsYAML {
                     ? Duplicate(of: key, at: first, in: text, number: duplicates.count) : nil
                 let rest = keys.count > 1 && again == nil ? ", as are \(keys.dropFirst().joined(separator: ", "))" : ""
                 let message =
-                    "the key \"\(key.prefix(64))\" is there twice, first in line \(first.line)\(rest); once is allowed"
+                    "the key \"\(key.prefix(64))\" occurs twice, first in line \(first.line)\(rest); once is allowed"
                 duplicates.append(.init(line: again?.line ?? first.line, column: first.column, message: message))
                 guard let again else { throw UnitsFileError(file, duplicates) }
                 text = again.mended
@@ -59,10 +59,10 @@ enum UnitsYAML {
             YamlError.composer(let context, let problem, let mark, _):
             .init(
                 line: mark.line, column: mark.column,
-                message: "it is not YAML: \(context.map { "\($0.text), " } ?? "")\(problem)")
+                message: "the file is not YAML: \(context.map { "\($0.text), " } ?? "")\(problem)")
         case YamlError.reader(let problem, _, _, _):
-            .init(line: 0, column: 0, message: "it is not YAML text: \(problem)")
-        default: .init(line: 0, column: 0, message: "it can't be read as YAML: \(error)")
+            .init(line: 0, column: 0, message: "the file is not YAML text: \(problem)")
+        default: .init(line: 0, column: 0, message: "cannot read the file as YAML: \(error)")
         }
     }
 
@@ -81,7 +81,7 @@ enum UnitsYAML {
         }
         if let anchor {
             return problem(
-                "\"&\(anchor)\" is an anchor; anchors and aliases are not allowed. Say it in full, or quote it if it is text"
+                "\"&\(anchor)\" is an anchor; anchors and aliases are not allowed; write the value in full, or quote text"
             )
         }
         let known = ["", Tag.Name.str.rawValue, Tag.Name.map.rawValue, Tag.Name.seq.rawValue]

@@ -49,15 +49,15 @@ import Testing
     }
 
     @Test(arguments: [
-        ("", "column 1: cut short where { is due"), ("[]", "column 1: expected {"), ("{}", "v is missing"),
-        (#"{"v":1"#, "column 7: cut short where } is due"),
-        (#"{"v":2}"#, "version 2 of the journal; known is 1"), (#"{"v":1,"v":1}"#, "column 8: a key for the second time"),
+        ("", "column 1: truncated where { is expected"), ("[]", "column 1: expected {"), ("{}", "v is missing"),
+        (#"{"v":1"#, "column 7: truncated where } is expected"),
+        (#"{"v":2}"#, "the journal has version 2; this program reads version 1"), (#"{"v":1,"v":1}"#, "column 8: a duplicate key"),
         (#"{"v":1.5}"#, "column 7: expected }"), (#"{"v":01}"#, "column 6: not an integer of 64 bits"),
         (#"{"v":99999999999999999999}"#, "column 6: not an integer of 64 bits"), (#"{"v":"1"}"#, "v is not an integer"),
-        (#"{"v":1}x"#, "column 8: more after the object"),
+        (#"{"v":1}x"#, "column 8: data after the object"),
         (#"{"v":1,"at":1,"unit":"../x"}"#, "unit is not the name of a unit"),
-        (#"{"v":1,"at":1,"unit":"x","action":"fly"}"#, "action is none that is known"),
-        (#"{"v":1,"at":1,"unit":"x","action":"end","how":"softly"}"#, "how is no way to end"),
+        (#"{"v":1,"at":1,"unit":"x","action":"fly"}"#, "action is not a known action"),
+        (#"{"v":1,"at":1,"unit":"x","action":"end","how":"softly"}"#, "how is not a known way to end"),
         (#"{"v":1,"at":1,"unit":"x","action":"start","reason":"","level":"high"}"#, "level is not normal, warning or critical"),
         (#"{"v":1,"x":"\ud800"}"#, "column 19: half of a surrogate pair"), (#"{"x":[1]}"#, "column 6: not a string, an integer, true, false or null"),
     ])
@@ -109,9 +109,9 @@ import Testing
         #expect(
             Explanation(of: "web", from: records).description == """
                 web:
-                  12 s  It was asked to end, with 10 s for it, as it stands\u{FFFD}[2J still (memory was at level critical, 200 MiB short). \
+                  12 s  The unit was asked to end within 10 s because it stands\u{FFFD}[2J still (memory was at level critical, 200 MiB short). \
                 That took 0.3 s and brought 300 MiB back.
                 """)
-        #expect(Explanation(of: "nobody", from: records).description == "nobody: nothing was done to it.")
+        #expect(Explanation(of: "nobody", from: records).description == "nobody: no action so far.")
     }
 }

@@ -311,9 +311,9 @@ import Testing
         defer { child.signal(SIGKILL) }
         #expect(output.line() == "ready")
         let before = try GroupText.read("/proc/self/cgroup").get()
-        #expect { try group.enterTree(getppid()) } throws: { "\($0)".contains("the supervisor is process \(getppid()), or was started by it") }
+        #expect { try group.enterTree(getppid()) } throws: { "\($0)".contains("the supervisor is process \(getppid()) or its descendant") }
         #expect { try group.enterTree(child.pid, sparing: [child.pid]) } throws: {
-            "\($0)".contains("process \(child.pid), which is none of the unit's")
+            "\($0)".contains("process \(child.pid), which is not of the unit")
         }
         #expect(try GroupText.read("/proc/self/cgroup").get() == before && group.processes.isEmpty)
     }
@@ -347,6 +347,6 @@ import Testing
         let problem = ProcessNote("/nonexistent", "web").write(nil, nil)
         #expect(
             problem
-                == "the note /nonexistent/web.process can't be written, so the next supervisor may not know its process: No such file or directory")
+                == "cannot write the note /nonexistent/web.process, so the next supervisor may not find the process: No such file or directory")
     }
 }

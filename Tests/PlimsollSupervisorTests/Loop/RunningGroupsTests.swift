@@ -52,7 +52,7 @@ import Testing
         #expect(await fleet.waits { fleet.state("web") == .running && !fleet.problems.isEmpty })
         #expect(
             fleet.problems.count == 1
-                && fleet.problems[0].contains("it is another's group, and holds a process; take another prefix"),
+                && fleet.problems[0].contains("the group belongs to another supervisor, and holds a process; choose another prefix"),
             "\(fleet.problems)")
         _ = await fleet.stop()
         #expect(fleet.isOver && RunningFleet.isRunning(child.pid) && !group.isFrozen)

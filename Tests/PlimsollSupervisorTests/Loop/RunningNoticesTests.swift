@@ -46,7 +46,7 @@ import Testing
         let web = perl("web", "sleep 1000") { ($0.notify, $0.startTime, $0.restart) = (true, .milliseconds(100), .onFailure) }
         let fleet = try RunningFleet([web])
         #expect(await fleet.waits { fleet.problems.count > 1 }, "\(fleet.problems) \(String(describing: fleet.report("web")))")
-        #expect(fleet.problems.allSatisfy { $0 == "web: it is killed, as it has not said in time that it has started (READY=1)" })
+        #expect(fleet.problems.allSatisfy { $0 == "web: killed: it did not report in time that it had started (READY=1)" })
         #expect(await fleet.stop())
     }
 

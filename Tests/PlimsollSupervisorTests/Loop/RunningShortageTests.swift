@@ -89,7 +89,7 @@ struct RunningShortageTests {
         fleet.push()
         #expect(await fleet.waits { fleet.records.contains { $0.action == .suspend && $0.result?.failure == nil && $0.result != nil } })
         #expect(await fleet.waits { fleet.state("hog") == .stopped })
-        #expect(fleet.records.contains { $0.action == .suspend && $0.reason == "it is ready to stand still" })
+        #expect(fleet.records.contains { $0.action == .suspend && $0.reason == "the unit is ready to be suspended" })
         #expect(fleet.decisions("hog").contains(.end(.killSuspended)), "\(fleet.decisions("hog"))")
         #expect(await fleet.stop() && hasOneOutcomeEach(fleet))
         for file in RunningFleet.names(in: directory.path) {
@@ -116,7 +116,7 @@ struct RunningShortageTests {
         func records() -> [AuditRecord] { fleet.records.filter { $0.unit == "job" && ($0.action == .background || $0.action == .suspend) } }
         #expect(await fleet.waits { records().contains { $0.action == .suspend && $0.result != nil && $0.result?.failure == nil } })
         let reasons = records().filter { $0.result == nil }.map(\.reason)
-        #expect(Array(reasons.prefix(2)) == ["it asks to stand still: its own memory is short", "it is ready to stand still"])
+        #expect(Array(reasons.prefix(2)) == ["the unit requests suspension: its own memory is short", "the unit is ready to be suspended"])
         #expect(await fleet.stop())
         for file in RunningFleet.names(in: directory.path) {
             for inner in RunningFleet.names(in: "\(directory.path)/\(file)") { unlink("\(directory.path)/\(file)/\(inner)") }
@@ -172,7 +172,7 @@ struct RunningShortageTests {
         #expect(await fleet.waits { areRunning(fleet, 3) })
         fleet.push()
         #expect(await fleet.waits { fleet.records.count > 1 })
-        #expect(await fleet.waits { fleet.problems.contains("the journal can't be written: No space left on device") })
+        #expect(await fleet.waits { fleet.problems.contains("cannot write the journal: No space left on device") })
         #expect(await fleet.stop())
         #expect(fleet.problems.count { $0.contains("journal") } == 1, "\(fleet.problems)")
     }

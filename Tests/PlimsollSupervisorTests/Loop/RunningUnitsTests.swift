@@ -198,7 +198,7 @@ import Testing
         #expect(output.line() == "ready")
         let next = try RunningFleet([.shell("web")], after: first)
         #expect(await next.waits { !RunningFleet.isRunning(old) && next.report("old") == nil && next.report("idle") == nil })
-        #expect(next.problems == ["old: it is ended: a former supervisor left it, and it is no unit any more"])
+        #expect(next.problems == ["old: ended: left by an earlier supervisor and no longer in the units file"])
         // A note goes after its unit's groups.
         #expect(await next.waits { next.text("old.process").isEmpty && next.text("idle.process").isEmpty })
         #expect(pid(next, "web") == web)

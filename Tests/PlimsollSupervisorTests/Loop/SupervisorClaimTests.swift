@@ -128,8 +128,8 @@ import Testing
             })
         #expect(
             dry.problems.sorted() == [
-                "never: it does not run, and a dry run beside a supervisor starts nothing",
-                "other: a supervisor has started it, and it is no unit of this file; a dry run leaves it as it is",
+                "never: not running, and a dry run beside a supervisor starts no unit",
+                "other: started by a supervisor and not in this file; a dry run leaves the unit unchanged",
             ])
         dry.push()
         #expect(await dry.waits { !dry.decisions("web").isEmpty })

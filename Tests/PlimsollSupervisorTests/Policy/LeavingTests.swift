@@ -26,7 +26,7 @@ import Testing
     @Test mutating func `a unit that asks to be frozen leaves at any overall level, and is then frozen`() {
         let asks = [unit("job") { $0.asksToStandSince = .seconds(1) }]
         let decisions = engine.decide(fleet(1, .normal, asks))
-        #expect(decisions.map(\.words) == ["job: background"] && decisions[0].reason == "it asks to stand still: its own memory is short")
+        #expect(decisions.map(\.words) == ["job: background"] && decisions[0].reason == "the unit requests suspension: its own memory is short")
         #expect(engine.words(fleet(2, .normal, [unit("job", .background, .leaving, since: 1)])) == [])
         #expect(engine.words(fleet(6, .normal, [unit("job", .background, .leaving, since: 1)])) == ["job: suspend"])
     }
@@ -41,8 +41,8 @@ import Testing
         #expect(engine.words(fleet(1, .normal, [front, needed, client, never])) == [])
         #expect(
             engine.spared.map(\.reason) == [
-                "it asks to stand still, but somebody waits for it", "it asks to stand still, but somebody waits for it",
-                "it asks to stand still, but can't be made to",
+                "the unit requests suspension, but serves the foreground", "the unit requests suspension, but serves the foreground",
+                "the unit requests suspension, but cannot be suspended",
             ])
         // Nobody waits any more, but it was long ago.
         needed.asksToStandSince = .seconds(1)
@@ -68,7 +68,7 @@ import Testing
     @Test mutating func `C48 T29 a unit that holds locks is not frozen, and at critical ended instead`() {
         let units = [unit("job", .background, .leaving, since: 1) { ($0.holdsLocks, $0.isWarnable) = (true, false) }]
         #expect(engine.words(fleet(7, .warning, short: 100, units)) == [])
-        #expect(engine.spared.map(\.reason) == ["it holds file locks that others may wait for"])
+        #expect(engine.spared.map(\.reason) == ["the unit holds file locks that other processes may wait for"])
         #expect(engine.words(fleet(8, .critical, short: 100, units)) == ["job: ask 10 s"])
     }
 

@@ -76,7 +76,7 @@ import Testing
         #expect(output.line() == "ready")
         try group.freeze()
         #expect(group.waitUntilFrozen(Workbench.limit))
-        #expect { _ = try Child.start(.init(["/bin/true"]), in: group) } throws: { "\($0)".contains("is frozen: thaw it first") }
+        #expect { _ = try Child.start(.init(["/bin/true"]), in: group) } throws: { "\($0)".contains("is frozen: thaw the group first") }
     }
 
     @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
@@ -84,7 +84,7 @@ import Testing
         let group = try Workbench.root(version1: [.freezer]).make("web")
         try group.freeze()
         #expect { _ = try Child.start(.init(["/bin/sleep", "1000"]), in: group, within: .milliseconds(100)) } throws: {
-            "\($0)".contains("did not become the program in time")
+            "\($0)".contains("the program was not executed in time")
         }
         let stuck = group.processes
         #expect(stuck.count == 1)
@@ -97,7 +97,7 @@ import Testing
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         #expect(output.line() == "ready")
         let started = try #require(child.started)
-        #expect { _ = try Child.adopt(child.pid, started: started + 1) } throws: { "\($0)".contains("another process has that number now") }
+        #expect { _ = try Child.adopt(child.pid, started: started + 1) } throws: { "\($0)".contains("the process has ended and another has its number") }
         let adopted = try Child.adopt(child.pid, started: started)
         #expect(adopted.isAdopted && adopted.ending == nil && adopted.started == started)
         child.signal(SIGKILL)

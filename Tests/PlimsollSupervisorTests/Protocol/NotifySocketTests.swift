@@ -114,7 +114,7 @@ import Testing
         #expect(send("BARRIER=1", to: socket.path) == 0)
         #expect(send("MAINPID=x\nSTOPPING=1", to: socket.path) == 0)
         let notice = try #require(socket.receive())
-        #expect(notice.message.isStopping && notice.message.problems == ["\"MAINPID=x\" is no number from 1 to 4194304"])
+        #expect(notice.message.isStopping && notice.message.problems == ["\"MAINPID=x\" is not a number from 1 to 4194304"])
         let counters = socket.counters
         #expect(counters.taken == 1 && counters.oversize == 1 && counters.garbage == 2 && counters.refusedLines == 4, "\(counters)")
     }
@@ -142,7 +142,7 @@ import Testing
         let refusal = #expect(throws: ChannelError.self) { try bind() }
         #expect(
             refusal?.description == "listening at \(path): Address already in use; another process listens there: "
-                + "stop that supervisor, or choose another directory")
+                + "stop that process, or choose another directory")
         // The refused one has taken nothing with it.
         #expect(access(path, F_OK) == 0)
         if name != "notify" { #expect(close(Fixture.connect(path)) == 0) } else { #expect(send("READY=1", to: path) == 0) }

@@ -82,8 +82,8 @@ import Testing
 
     @Test(
         arguments: [
-            (nil, "$PLIMSOLL_SUPERVISOR is not set: nobody supervises this process"),
-            ("", "$PLIMSOLL_SUPERVISOR is not set: nobody supervises this process"),
+            (nil, "cannot connect to a supervisor because $PLIMSOLL_SUPERVISOR is not set: the process runs without one"),
+            ("", "cannot connect to a supervisor because $PLIMSOLL_SUPERVISOR is not set: the process runs without one"),
             ("run/x", "$PLIMSOLL_SUPERVISOR is \"run/x\"; allowed is an absolute path of at most 107 bytes"),
             (
                 "/" + String(repeating: "x", count: 107),
@@ -288,7 +288,7 @@ import Testing
         let link = try SupervisorLink(manager, path: directory.path + "/nobody", kernel: HostKernel())
         #expect(
             await outcomeOfSuspend(manager, source, clock)
-                == [.refused("no supervisor is connected that could make this process stand still: it stays quiesced")])
+                == [.refused("no supervisor is connected that could suspend the process; it stays quiesced")])
         link.close()
         running.cancel()
         try await running.value
@@ -391,6 +391,6 @@ import Testing
             try #require(Fixture.isReadable(stern.file))
             _ = stern.turn(at: .zero)
         }
-        #expect(link.status.problem == "the supervisor refuses the connection: unknown-process")
+        #expect(link.status.problem == "the supervisor refused the connection: unknown-process")
     }
 }

@@ -60,6 +60,6 @@ import Testing
         let first = simulate(units, limit: 1000, for: 30), second = simulate(units, limit: 1000, for: 30)
         #expect(first.drawing == second.drawing && first.journal == second.journal)
         let text = Explanation(of: "job", from: first.journal).description
-        #expect(text.contains("It was told to go to the background") && text.contains("That took"))
+        #expect(text.contains("It was sent to the background") && text.contains("That took"))
     }
 }

@@ -104,19 +104,19 @@ import Testing
         ("enviroment: {A: b}", "U:5:5: unit \"web\": the key \"enviroment\" is not known; did you mean \"environment\"?"),
         (
             "environment: {1A: b}",
-            "U:5:23: unit \"web\": key \"environment.1A\": is no name of a variable; allowed are letters, digits and _ of which the first is no digit"
+            "U:5:23: unit \"web\": key \"environment.1A\": is not the name of a variable; allowed are letters, digits and _, the first not a digit"
         ),
         ("environment: {A: }", "U:5:22: unit \"web\": key \"environment.A\": is nothing; allowed is text, and \"\" for an empty one"),
         ("environment: {NOTIFY_SOCKET: x}", "U:5:34: unit \"web\": key \"environment.NOTIFY_SOCKET\": is set by the supervisor itself"),
         ("environment: {A: \"x\\0y\"}", "U:5:22: unit \"web\": key \"environment.A\": holds a zero byte, which no variable may"),
         ("directory: srv", "U:5:16: unit \"web\": key \"directory\": is \"srv\", which is not an absolute path"),
         ("directory: /srv/../etc", "U:5:16: unit \"web\": key \"directory\": is \"/srv/../etc\", which holds . or .. components"),
-        ("process: 7", "U:4:5: unit \"web\": it has command and process of the keys command, process and group; it needs one of them"),
+        ("process: 7", "U:4:5: unit \"web\": has command and process of the keys command, process and group; exactly one is needed"),
         ("dependencies: web", "U:5:19: unit \"web\": key \"dependencies\": is \"web\"; allowed is a list of units"),
         ("dependencies: [wob]", "U:5:20: unit \"web\": key \"dependencies\": there is no unit \"wob\""),
         ("dependencies: [web]", "U:5:20: unit \"web\": key \"dependencies\": goes round: web -> web; leave one out"),
         ("{}: 1", "U:5:5: unit \"web\": a key is a map; allowed is text"),
-        ("role: &r background", "U:5:11: \"&r\" is an anchor; anchors and aliases are not allowed. Say it in full, or quote it if it is text"),
+        ("role: &r background", "U:5:11: \"&r\" is an anchor; anchors and aliases are not allowed; write the value in full, or quote text"),
         ("role: !!int 5", "U:5:11: the tag tag:yaml.org,2002:int is not allowed"),
     ])
     func `a wrong value of a unit is reported with place, value and allowed values`(line: String, problem: String) {
@@ -125,11 +125,11 @@ import Testing
 
     @Test(arguments: [
         ("command: []", "is empty; it needs the path of a program"), ("command: [/a, [b]]", "has a list among its words; allowed is text"),
-        ("command: server", "\"server\" is looked for nowhere; write the path of the program, such as /usr/bin/server"),
+        ("command: server", "\"server\" is not searched for in PATH; write the path of the program, such as /usr/bin/server"),
         ("command: [/a, ~]", "has nothing among its words; allowed is text"),
         ("process: 1", "is \"1\"; allowed is the number of a process from 2 to 4194304"),
         ("group: ../x", "is \"../x\", which is not an absolute path"),
-        ("role: background", "it has none of the keys command, process and group; it needs one of them"),
+        ("role: background", "has none of the keys command, process and group; exactly one is needed"),
     ])
     func `a unit's origin is checked`(line: String, problem: String) {
         let told = unitProblems(line)
@@ -137,7 +137,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("process: 7\n    restart: always", "key \"restart\": is for units that have a command; this one is only looked after"),
+        ("process: 7\n    restart: always", "key \"restart\": is for units with a command; this unit is only observed"),
         ("command: [/a]\n    suspension: never\n    keepAlive: 10m", "key \"keepAlive\": has no meaning with suspension: never"),
         (
             "command: [/a]\n    exitsOnSuspend: true\n    keepAlive: 10m",
@@ -150,7 +150,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("", "U: it is empty; it needs \"version: 1\" and \"units:\""),
+        ("", "U: the file is empty; write \"version: 1\" and \"units:\""),
         ("- a", "U:1:1: the file is a list; it must be a map with the keys version, policy and units"),
         ("version: 1", "U:1:1: the key \"units\" is missing"), ("units: {}", "U:1:1: the key \"version\" is missing; it is 1"),
         ("version: 2\nunits: {}", "U:1:10: key \"version\": is \"2\"; allowed is 1"),
@@ -160,13 +160,13 @@ import Testing
             "U:3:16: key \"policy.pace\": is \"soon\"; allowed is a number or a time such as 250ms, 30s, 10m or 1h"
         ),
         ("version: 1\nunit: {}\nunits: {}", "U:2:1: the key \"unit\" is not known; did you mean \"units\"?"),
-        ("version: 1\nunits: {a: 1, a: 2}", "U:2:9: the key \"a\" is there twice, first in line 2; once is allowed"),
+        ("version: 1\nunits: {a: 1, a: 2}", "U:2:9: the key \"a\" occurs twice, first in line 2; once is allowed"),
         (
             "version: 1\nunits: {.a: {}}",
-            "U:2:13: \".a\" is no name of a unit; allowed are 1 to 64 letters, digits, -, _ and . of which the first is a letter or digit"
+            "U:2:13: \".a\" is not the name of a unit; allowed are 1 to 64 letters, digits, -, _ and ., the first a letter or digit"
         ),
-        ("version: [1\nunits: {}", "U:2:6: it is not YAML: while parsing a flow sequence, did not find expected ',' or ']'"),
-        ("version: 1\n---\nunits: {}", "U:2:1: it is not YAML: expected a single document in the stream, but found another document"),
+        ("version: [1\nunits: {}", "U:2:6: the file is not YAML: while parsing a flow sequence, did not find expected ',' or ']'"),
+        ("version: 1\n---\nunits: {}", "U:2:1: the file is not YAML: expected a single document in the stream, but found another document"),
     ])
     func `a wrong file as a whole is reported`(text: String, problem: String) {
         #expect(problems(text) == [problem])
@@ -195,7 +195,7 @@ import Testing
             """)
         #expect(told.count == 7, "\(told.joined(separator: "\n"))")
         #expect(told.map { $0.split(separator: ":")[1] } == ["5", "6", "7", "10", "11", "16", "17"], "\(told.joined(separator: "\n"))")
-        #expect(told[4] == "U:11:3: the key \"web\" is there twice, first in line 3; once is allowed")
+        #expect(told[4] == "U:11:3: the key \"web\" occurs twice, first in line 3; once is allowed")
     }
 
     @Test func `circles of dependencies are reported as a way round`() {
