@@ -22,7 +22,7 @@ final class Crew: Sendable {
         let crew = Crew(size: size)
         let threads = try (0..<size).map { number in
             guard let thread = PlainThread({ crew.member(number, work) }) else {
-                throw Failure.failed("no thread could be started")
+                throw Failure.failed("cannot start a thread")
             }
             return thread
         }

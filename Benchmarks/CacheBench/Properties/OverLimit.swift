@@ -32,7 +32,7 @@ final class OverLimit: Sendable {
         let threads = try (0...Self.inserters).map { number in
             guard let thread = PlainThread({ number == 0 ? subject.changeLimits() : subject.insert(UInt64(number)) })
             else {
-                throw Failure.failed("no thread could be started")
+                throw Failure.failed("cannot start a thread")
             }
             return thread
         }

@@ -67,7 +67,7 @@ final class PurgeStall: Sendable {
 
     func run() throws -> Result {
         for number in 0..<Self.entries { cache.insert(Counted(), forKey: Keys.key(number)) }
-        guard let thread = PlainThread({ self.work() }) else { throw Failure.failed("no thread could be started") }
+        guard let thread = PlainThread({ self.work() }) else { throw Failure.failed("cannot start a thread") }
         while steps.load(ordering: .relaxed) < 1000 { SteadyClock.sleep(.milliseconds(1)) }
 
         let undisturbed = watch { SteadyClock.sleep(Self.aftermath) }

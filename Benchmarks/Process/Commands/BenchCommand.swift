@@ -13,7 +13,7 @@ enum Program {
 /// releasing memory. Part of `make bench`.
 struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "plimsoll-bench", abstract: "Measure what the library costs; part of `make bench`.",
+        commandName: "plimsoll-bench", abstract: "Measure the costs of the library; part of `make bench`.",
         subcommands: [
             IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self,
             GiveBackBench.self, VolatileCacheBench.self, TraceBench.self, TimersBench.self, LifecycleBenchCommand.self,
@@ -59,7 +59,7 @@ struct IdleBench: ParsableCommand {
 struct ResidentBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "rss")
 
-    @Option(help: "Runs of each.") var runs = 5
+    @Option(help: "Runs of each measurement.") var runs = 5
 
     func validate() throws { try Allowed.count(runs, "--runs", in: 1...100) }
 
@@ -90,7 +90,7 @@ struct FalseAlarmBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "false-alarm")
 
     @Option(help: "Seconds of churn.") var seconds = 600.0
-    @Option(help: "Where the churn may write a file; a directory on a disk.", completion: .directory) var directory =
+    @Option(help: "Directory on a disk for the file of the churn.", completion: .directory) var directory =
         "."
 
     func validate() throws { try Allowed.seconds(seconds, "--seconds", in: 5...7200) }
@@ -99,7 +99,7 @@ struct FalseAlarmBench: ParsableCommand {
         try reportingFailure {
             if let type = FileSystem.type(of: directory), type == "tmpfs" || type == "ramfs" {
                 throw Failure.unavailable(
-                    "\(printable(directory)) lies in memory (\(type)); name a directory on a disk with --directory")
+                    "\(printable(directory)) is in memory (\(type)); name a directory on a disk with --directory")
             }
             let limit = ByteCount.mebibytes(256)
             let file = try Churn.makeFile(limit * 1.5, in: directory)
@@ -120,7 +120,7 @@ struct FalseAlarmBench: ParsableCommand {
             // The claim includes that the group was at its limit and did stall.
             Bench.figure("false-alarm.limit-hits", Double(hits), "count")
             if let stalled { Bench.figure("false-alarm.stalled", stalled.milliseconds, "ms") }
-            if hits == 0 { throw Failure.failed("the group never met its limit: the churn proves nothing") }
+            if hits == 0 { throw Failure.failed("the group never met its limit; the measurement is inconclusive") }
         }
     }
 }

@@ -7,8 +7,8 @@ import PlimsollLinux
 struct GiveBackBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "giveback")
 
-    @Option(help: "Runs; each measurement has its turn in each.") var runs = 9
-    @Option(help: "Memory given back at a time.") var size = ByteCount.gibibytes(1)
+    @Option(help: "Number of runs; each run takes every measurement once.") var runs = 9
+    @Option(help: "Memory released at a time.") var size = ByteCount.gibibytes(1)
 
     func validate() throws {
         try Allowed.count(runs, "--runs", in: 1...1000)

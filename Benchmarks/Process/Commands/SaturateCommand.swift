@@ -27,6 +27,6 @@ struct SaturateCommand: AsyncParsableCommand {
             second += 1
         }
         try await Task.sleep(for: .seconds(60))
-        throw Failure.failed("saturated for a minute, and still here")
+        throw Failure.failed("the process was saturated for a minute and did not end")
     }
 }

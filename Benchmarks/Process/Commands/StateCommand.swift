@@ -11,8 +11,8 @@ struct StateCommand: ParsableCommand {
 
     enum Operation: String, ExpressibleByArgument { case write, append, grow, remove, clean, mark }
 
-    @Option(help: "Where the state is kept.") var directory: String
-    @Option(help: "How many bytes of 0x6e to write or append.") var bytes = 0
+    @Option(help: "Directory of the state.") var directory: String
+    @Option(help: "Number of bytes of 0x6e to write or append.") var bytes = 0
     @Argument(
         help: "write, append, grow (append, and write the whole once it is outgrown), remove, clean (set aside), mark.")
     var operation: Operation

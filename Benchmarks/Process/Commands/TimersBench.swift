@@ -7,7 +7,7 @@ struct TimersBench: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "timers")
 
     @Option(help: "Tickers.") var count = 1000
-    @Option(help: "Seconds of the freeze, by a clock that is moved by hand.") var seconds = 60.0
+    @Option(help: "Seconds of the freeze, by a manual clock.") var seconds = 60.0
     @Option(help: "Runs of the limiter in each of nine rounds.") var runs = 200_000
 
     func validate() throws {

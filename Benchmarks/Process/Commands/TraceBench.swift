@@ -7,7 +7,7 @@ import PlimsollDemos
 struct TraceBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "traces")
 
-    @Option(help: "A directory of *.txt.zst or *.txt: one request a line, KEY or KEY,SIZE.", completion: .directory)
+    @Option(help: "Directory of *.txt.zst or *.txt files: one request a line, KEY or KEY,SIZE.", completion: .directory)
     var traces: String
 
     /// Capacities of the cache, in percent of a trace's unique keys.

@@ -32,15 +32,15 @@ struct BufferCommand: ParsableCommand {
 struct TortureCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "torture",
-        abstract: "Check every byte of volatile memory while the kernel takes it; status 1 if one was wrong.")
+        abstract: "Check every byte of volatile memory while the kernel reclaims pages; status 1 if one was wrong.")
 
-    @Option(help: "Pages to read before it ends.") var reads = 10_000_000
-    @Option(help: "Seconds after which it ends nonetheless.") var seconds = 120.0
-    @Option(help: "Threads that read.") var threads = 4
+    @Option(help: "Pages to read before the end.") var reads = 10_000_000
+    @Option(help: "Maximum number of seconds.") var seconds = 120.0
+    @Option(help: "Number of reading threads.") var threads = 4
     @Option(help: "Seed of all choices; a random one by default.") var seed: UInt64?
     @Option(
         help:
-            "Have the kernel take pages for want of memory, in a group with this limit, and not on request (MADV_PAGEOUT)."
+            "Have the kernel reclaim pages for lack of memory, in a group with this limit, instead of on request (MADV_PAGEOUT)."
     )
     var limit: ByteCount?
     @Option(help: .private) var squeeze: ByteCount?
@@ -67,7 +67,7 @@ struct TortureCommand: ParsableCommand {
             if tally.wrongBytes > 0 {
                 throw Failure.failed("\(tally.wrongBytes) bytes were wrong; run it again with --seed \(seed)")
             }
-            if tally.dropped == 0 { throw Failure.failed("the kernel took nothing: the torture proves nothing") }
+            if tally.dropped == 0 { throw Failure.failed("the kernel reclaimed no page; the test is inconclusive") }
         }
     }
 

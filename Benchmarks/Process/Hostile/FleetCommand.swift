@@ -25,7 +25,7 @@ struct FleetCommand: ParsableCommand {
         try reportingFailure {
             let play = FleetPlay(phase, part, directory: directory, prefix: prefix)
             let driver = PlainThread { play.drive() }
-            guard let driver else { throw Failure.failed("no thread could be started") }
+            guard let driver else { throw Failure.failed("cannot start a thread") }
             driver.detach()
             if play.isHeld { play.hold() }
             let supervisor: Supervisor
@@ -143,7 +143,7 @@ private final class FleetPlay: Sendable {
         while !condition() {
             guard SteadyClock.now < deadline else {
                 Output.error(
-                    "plimsoll: \(phase.rawValue) does not come to its end: \(reports.map { "\($0.name) \($0.state)" })")
+                    "\(Output.program): \(phase.rawValue) did not end: \(reports.map { "\($0.name) \($0.state)" })")
                 kill(getpid(), SIGABRT)
                 return
             }

@@ -54,7 +54,7 @@ private struct HostileRun {
             supervisor.end(within: .zero)
             clear(group)
         }
-        try waitFor("the service has not come up") { !starts.isEmpty }
+        try waitFor("the service has not started") { !starts.isEmpty }
         // Let the supervisor settle.
         SteadyClock.sleep(.milliseconds(300))
         try doHarm(to: supervisor, &others)
@@ -68,7 +68,7 @@ private struct HostileRun {
         if harm == .log {
             // Verify the obstruction: the supervisor had more to write than fitted.
             for pipe in pipes { pipe.drain() }
-            try waitFor("nothing was to be written to the pipe that nobody reads") { pipes.allSatisfy(\.hasMore) }
+            try waitFor("no data was written to the pipe without a reader") { pipes.allSatisfy(\.hasMore) }
         }
         return min(took, HostileBench.most)
     }
@@ -92,7 +92,7 @@ private struct HostileRun {
             ChildProcess.itself, ["plimsoll-bench", "_hostile"] + arguments + ["--directory", directory],
             readsOutput: true,
             leashed: true)
-        do { try waitFor("a hostile process has not begun") { child.output?.lines().contains("sent") ?? false } } catch
+        do { try waitFor("a hostile process has not started") { child.output?.lines().contains("sent") ?? false } } catch
         {
             child.end(within: .zero)
             throw error
@@ -168,7 +168,7 @@ private struct HostileRun {
                 }
             }
         }
-        if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
+        if !group.remove() { Output.problem("cannot remove \(group.memory)") }
     }
 }
 
@@ -179,7 +179,7 @@ private final class FullPipe {
     private var drained = 0
 
     init(_ path: String) throws {
-        guard mkfifo(path, 0o600) == 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
+        guard mkfifo(path, 0o600) == 0 else { throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))") }
         // Open both ends, so that a writer's open does not block.
         file = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
         let bytes = [UInt8](repeating: UInt8(ascii: "\n"), count: 4096)

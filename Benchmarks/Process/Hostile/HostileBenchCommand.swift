@@ -7,16 +7,16 @@ struct HostileBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hostile",
         abstract:
-            "How soon a killed service is back beside hostile processes; the supervisor killed at every system call.")
+            "Measure the restart of a killed service beside hostile processes, and kill the supervisor at every system call.")
 
     enum Part: String, CaseIterable { case descriptor, log, flood, killAnywhere = "kill-anywhere" }
 
-    @Option(help: "Which parts, with commas between.") var parts = Part.allCases.map(\.rawValue).joined(separator: ",")
-    @Option(help: "Runs of each of the first three.") var runs = 5
-    @Option(help: "Phases of kill-anywhere, with commas between.") var phases = KillPhase.allCases.map(\.rawValue)
+    @Option(help: "Parts to run, separated by commas.") var parts = Part.allCases.map(\.rawValue).joined(separator: ",")
+    @Option(help: "Runs of each of the first three parts.") var runs = 5
+    @Option(help: "Phases of kill-anywhere, separated by commas.") var phases = KillPhase.allCases.map(\.rawValue)
         .joined(separator: ",")
-    @Option(help: "Kill at every so many system calls.") var stride = 1
-    @Option(help: "The first system call to kill at.") var from = 1
+    @Option(help: "Distance between two kills, in system calls.") var stride = 1
+    @Option(help: "First system call to kill at.") var from = 1
 
     func validate() throws {
         try Allowed.count(runs, "--runs", in: 1...100)

@@ -22,8 +22,8 @@ struct HostileCommand: ParsableCommand {
     }
 
     @Argument var deed: Deed
-    @Option(help: "Of the supervisor.") var directory = ""
-    @Option(help: "For so long at most.") var seconds = 20.0
+    @Option(help: "Directory of the supervisor.") var directory = ""
+    @Option(help: "Maximum number of seconds.") var seconds = 20.0
 
     func run() throws {
         try reportingFailure {
@@ -34,7 +34,7 @@ struct HostileCommand: ParsableCommand {
                 deed == .ready || setgroups(0, nil) == 0 && setgid(Self.nobody) == 0 && setuid(Self.nobody) == 0
             guard isNobody else {
                 throw Failure.unavailable(
-                    "another user cannot be taken on: \(String(cString: strerror(errno))); run as root")
+                    "cannot become another user: \(String(cString: strerror(errno))); run as root")
             }
             let end = SteadyClock.now + .seconds(seconds)
             // A unit's standard input is empty, and the supervisor ends the unit.
@@ -142,7 +142,7 @@ private final class Lingering {
         }
         peer = isConnected ? accept(listener, nil, nil) : -1
         guard peer >= 0 else {
-            throw Failure.failed("no connection over the loopback: \(String(cString: strerror(errno)))")
+            throw Failure.failed("cannot connect over the loopback: \(String(cString: strerror(errno)))")
         }
         let bytes = [UInt8](repeating: 0, count: 65536)
         while Glibc.send(file, bytes, bytes.count, Int32(MSG_DONTWAIT)) > 0 {}

@@ -65,14 +65,14 @@ private final class KillRun {
         let call = kill_thread_at_system_call(subject.pid, thread, subject.input, nth)
         if call < -2 {
             throw KillAnywhere.Refusal(
-                reason: "a thread cannot be traced here: \(String(cString: strerror(Int32(-1000 - call))))")
+                reason: "cannot trace a thread here: \(String(cString: strerror(Int32(-1000 - call))))")
         }
         let ending = subject.waitForEnd()
         if call == -2 { problems.append("the supervisor ended by itself: \(ending)") }
         lookAlone()
         try lookAtNext()
         if !problems.isEmpty, let said = ControlFile.text(directory + "/problems") {
-            problems.append("the supervisors said: \(said)")
+            problems.append("the supervisors reported: \(said)")
         }
         return .init(phase: phase, nth: nth, call: call >= 0 ? call : nil, problems: problems)
     }
@@ -90,7 +90,7 @@ private final class KillRun {
             guard child.poll() == nil, SteadyClock.now < deadline else {
                 child.end(within: .zero)
                 throw Failure.failed(
-                    "\(phase.rawValue): the \(part.rawValue) supervisor did not come up: \(child.ending.map { "\($0)" } ?? "")"
+                    "\(phase.rawValue): the \(part.rawValue) supervisor did not start: \(child.ending.map { "\($0)" } ?? "")"
                 )
             }
             SteadyClock.sleep(.milliseconds(1))
@@ -104,7 +104,7 @@ private final class KillRun {
         let former = try begin(.former)
         former.signal(SIGKILL)
         former.waitForEnd()
-        try waitFor("the guard has gone") { FleetGroups.processes(with: directory).isEmpty }
+        try waitFor("the guard has ended") { FleetGroups.processes(with: directory).isEmpty }
         if let parent = fleet.root.parents[.unified] {
             try? ControlFile.write("1", to: "\(parent)/\(fleet.prefix)-batch/cgroup.freeze")
         }
@@ -169,7 +169,7 @@ private final class KillRun {
         for unit in units { count(unit) }
         let seen = units.map { FleetGroups.starts(of: $0, in: directory) }
         guard next.end(within: bound * 2) == .exited(0) else {
-            problems.append("the next supervisor did not end well")
+            problems.append("the next supervisor ended with an error")
             return
         }
         if seen != units.map({ FleetGroups.starts(of: $0, in: directory) }) {
@@ -178,9 +178,9 @@ private final class KillRun {
         let all = ["web", KillPhase.subject, KillPhase.leftover]
         for unit in all {
             let starts = FleetGroups.starts(of: unit, in: directory)
-            expect("\(unit) outlives the end of all") { !starts.contains(where: FleetGroups.isRunning) }
+            expect("\(unit) outlives the end of all units") { !starts.contains(where: FleetGroups.isRunning) }
         }
-        expect("groups are left: \(fleet.names)") { fleet.names.isEmpty }
+        expect("groups remain: \(fleet.names)") { fleet.names.isEmpty }
     }
 
     /// Checks that a unit was taken over, or restarted for a reason.
@@ -188,14 +188,14 @@ private final class KillRun {
         let starts = FleetGroups.starts(of: unit, in: directory)
         let running = starts.filter(FleetGroups.isRunning)
         if running.count != 1 || running.last != starts.last {
-            problems.append("of \(unit)'s processes \(starts) there run \(running)")
+            problems.append("of the processes \(starts) of \(unit), \(running) run")
         }
         // The journal records a decided end before any action.
         let journal = ControlFile.text(directory + "/journal") ?? ""
         let isAsked = journal.contains(#""unit":"\#(unit)","action":"end""#)
         let excused = (phase == .restart && unit == "web" || phase == .stop || isAsked) ? 1 : 0
         if starts.count - 1 > excused {
-            problems.append("\(unit) was ended though nobody asked for it, or started twice: \(starts)")
+            problems.append("\(unit) was ended without a request, or started twice: \(starts)")
         }
     }
 }

@@ -59,6 +59,6 @@ struct KillAnywhereBench {
                 return (points, wrong)
             }
         }
-        throw Failure.failed("\(phase.rawValue) has not come to its end after \(Self.most) system calls")
+        throw Failure.failed("\(phase.rawValue) did not end after \(Self.most) system calls")
     }
 }

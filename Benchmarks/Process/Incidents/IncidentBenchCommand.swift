@@ -9,13 +9,13 @@ struct IncidentBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "incidents",
         abstract:
-            "Situations that controllers of memory pressure have failed at, on the kernel that runs: cgroup version 2.")
+            "Run situations that controllers of memory pressure failed at, on the running kernel: cgroup version 2.")
 
-    @Option(help: "Which ones, with commas between.") var only = Incident.allCases.map(\.rawValue).joined(
+    @Option(help: "Incidents to run, separated by commas.") var only = Incident.allCases.map(\.rawValue).joined(
         separator: ",")
     @Option(help: "Limit of each group.") var limit = ByteCount.mebibytes(96)
-    @Option(help: "A directory on a disk.", completion: .directory) var directory = "."
-    @Option(help: "A directory on a tmpfs, mounted with nr_inodes=0.", completion: .directory) var held = "/dev/shm"
+    @Option(help: "Directory on a disk.", completion: .directory) var directory = "."
+    @Option(help: "Directory on a tmpfs, mounted with nr_inodes=0.", completion: .directory) var held = "/dev/shm"
 
     func validate() throws {
         try Allowed.size(limit, "--limit", in: .mebibytes(64) ... .gibibytes(1))
@@ -68,7 +68,7 @@ private final class IncidentTrial {
         var made: [LimitedGroup] = []
         do {
             guard outer.version == .v2 else {
-                throw Failure.unavailable("memory is on cgroup version 1 here; make vm runs it")
+                throw Failure.unavailable("memory is on cgroup version 1 here; run `make vm`")
             }
             let part = [
                 "_incident", "--incident", incident.rawValue, "--limit", "\(limit.bytes)", "--directory", directory,
@@ -78,7 +78,7 @@ private final class IncidentTrial {
                 for name in ["service", "neighbour"] {
                     let path = outer.memory + "/" + name
                     guard mkdir(path, 0o755) == 0 else {
-                        throw Failure.failed("\(path): \(String(cString: strerror(errno)))")
+                        throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))")
                     }
                     made.append(LimitedGroup(version: .v2, memory: path, stall: path))
                 }
@@ -99,7 +99,7 @@ private final class IncidentTrial {
         let deadline = SteadyClock.now + IncidentLoad.stride * IncidentLoad.ticks * 4
         while service.poll() == nil {
             guard SteadyClock.now < deadline else {
-                throw Failure.failed("\(incident.rawValue) does not come to its end")
+                throw Failure.failed("\(incident.rawValue) did not end")
             }
             SteadyClock.sleep(.milliseconds(20))
         }
@@ -119,7 +119,7 @@ private final class IncidentTrial {
         service.end(within: .zero)
         neighbour?.end(within: .zero)
         for group in inner + [outer] where !group.remove() {
-            Output.error("plimsoll: \(group.memory) could not be removed")
+            Output.problem("cannot remove \(group.memory)")
         }
     }
 }

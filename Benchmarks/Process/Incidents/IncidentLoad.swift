@@ -123,7 +123,7 @@ final class IncidentLoad {
             let path = directory + "/read-\(getpid())"
             file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
             guard file >= 0, ftruncate(file, 4 * limit) == 0 else {
-                throw Failure.failed("\(path): \(String(cString: strerror(errno)))")
+                throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))")
             }
             // Unlinked from here on: no file is left behind, however this process ends.
             unlink(path)
@@ -131,7 +131,7 @@ final class IncidentLoad {
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
         for _ in 0..<max(1, count >> 20) {
             guard pread(file, &buffer, buffer.count, offset) >= 0 else {
-                throw Failure.failed("a file could not be read")
+                throw Failure.failed("cannot read a file")
             }
             offset = (offset + buffer.count) % (4 * limit)
         }
@@ -154,13 +154,13 @@ final class IncidentLoad {
         let target = directory + "/target"
         if names == 0 {
             let file = open(target, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-            guard file >= 0 else { throw Failure.failed("\(target): \(String(cString: strerror(errno)))") }
+            guard file >= 0 else { throw Failure.failed("cannot use \(target): \(String(cString: strerror(errno)))") }
             close(file)
         }
         for _ in 0..<count {
             let name = name()
             guard Glibc.link(target, name) == 0 else {
-                throw Failure.failed("\(name): \(String(cString: strerror(errno)))")
+                throw Failure.failed("cannot use \(name): \(String(cString: strerror(errno)))")
             }
         }
     }

@@ -31,7 +31,7 @@ final class SlowReaders {
                     && getsockname(listener, address, &length) == 0
             }
         }
-        guard result else { throw Failure.failed("no socket on the loopback: \(String(cString: strerror(errno)))") }
+        guard result else { throw Failure.failed("cannot make a socket on the loopback: \(String(cString: strerror(errno)))") }
     }
 
     deinit {
@@ -51,7 +51,7 @@ final class SlowReaders {
         guard server >= 0 else {
             let reason = String(cString: strerror(errno))
             close(client)
-            throw Failure.failed("no connection over the loopback: \(reason)")
+            throw Failure.failed("cannot connect over the loopback: \(reason)")
         }
         _ = send(server, answer, answer.count, Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL))
         pairs.append((server, client))

@@ -13,7 +13,7 @@ struct TouchedMemory {
         guard let start = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
             start != MAP_FAILED
         else {
-            throw Failure.failed("mmap of \(size) bytes: \(String(cString: strerror(errno)))")
+            throw Failure.failed("cannot map \(size) bytes: \(String(cString: strerror(errno)))")
         }
         for offset in stride(from: 0, to: size, by: Int(sysconf(Int32(_SC_PAGESIZE)))) {
             start.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self)

@@ -12,7 +12,7 @@ struct AdminBenchCommand: ParsableCommand {
 
     @Option(help: "Round trips, each on a connection of its own.") var count = 400
     @Option(help: "The group's limit.") var limit = ByteCount.mebibytes(256)
-    @Option(help: "Where page cache may be churned; a directory on a disk.", completion: .directory) var directory = "."
+    @Option(help: "Directory on a disk for the churn of page cache.", completion: .directory) var directory = "."
 
     func validate() throws {
         try Allowed.count(count, "--count", in: 10...100_000)
@@ -59,7 +59,7 @@ struct AdminBenchCommand: ParsableCommand {
         while calm < 20 {
             try check()
             guard SteadyClock.now < deadline else {
-                throw Failure.failed("the service did not get to the critical level and stay there")
+                throw Failure.failed("the service did not reach the critical level and stay there")
             }
             SteadyClock.sleep(.milliseconds(100))
             calm = (try? ask())?.level == "critical" ? calm + 1 : 0
@@ -82,7 +82,7 @@ struct AdminBenchCommand: ParsableCommand {
         Bench.figure("service.admin-at-critical.usage", median(usage) ?? .nan, "percent")
         Bench.figure("service.admin-at-critical.limit-hits", Double(group.limitHits - hits), "count")
         if group.limitHits == hits {
-            throw Failure.failed("the group did not meet its limit: the figure proves nothing")
+            throw Failure.failed("the group did not meet its limit; the figure is inconclusive")
         }
     }
 }
@@ -100,7 +100,7 @@ struct AdminServiceCommand: AsyncParsableCommand {
     @Option var socket: String
     @Option var limit: ByteCount
     @Flag var allowChanges = false
-    @Flag(help: "Leave memory alone.") var calm = false
+    @Flag(help: "Use no additional memory.") var calm = false
 
     func run() async throws {
         let manager = ResourceManager(source: LinuxPressureSource(), time: SteadyClock.timekeeper)

@@ -35,7 +35,7 @@ final class AllocatingThread: Sendable {
     /// Runs `body` while an allocating thread runs.
     static func beside<Value>(_ body: (AllocatingThread) throws -> Value) throws -> Value {
         let allocating = AllocatingThread()
-        guard let thread = PlainThread({ allocating.run() }) else { throw Failure.failed("no thread could be started") }
+        guard let thread = PlainThread({ allocating.run() }) else { throw Failure.failed("cannot start a thread") }
         defer {
             allocating.isOver.store(true, ordering: .relaxed)
             thread.join()

@@ -43,7 +43,7 @@ struct Bench {
         try Self.wait(for: child, signals, until: SteadyClock.now + length)
         let ending = child.end(within: .zero)
         guard ending == .exited(0) else {
-            throw Failure.failed("it ended with status \(ending.status) and \(group.kills) OOM kills")
+            throw Failure.failed("the process ended with status \(ending.status) and \(group.kills) OOM kills")
         }
     }
 

@@ -24,7 +24,7 @@ struct BufferBench {
         for round in 0...rounds {
             let start = SteadyClock.thread
             guard buffer.beginAccess() else {
-                throw Failure.failed("the kernel took the buffer: memory is too short here to measure on")
+                throw Failure.failed("the kernel reclaimed the buffer; memory is too short here for the measurement")
             }
             let began = SteadyClock.thread
             buffer.endAccess()
@@ -56,7 +56,7 @@ private struct OrdinaryPages {
         guard let start = mmap(nil, size.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
             start != MAP_FAILED
         else {
-            throw Failure.failed("mmap: \(String(cString: strerror(errno)))")
+            throw Failure.failed("cannot map memory: \(String(cString: strerror(errno)))")
         }
         self.start = start
         madvise(start, size.bytes, usesHugePages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE)

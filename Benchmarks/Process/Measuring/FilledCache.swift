@@ -22,7 +22,7 @@ final class FilledCache {
     func giveBack() throws {
         let held = cache.heldBytes, released = cache.release(.max)
         guard released == held, cache.count == 0 else {
-            throw Failure.failed("of \(ByteCount(held)) only \(ByteCount(released)) were given back")
+            throw Failure.failed("only \(ByteCount(released)) of \(ByteCount(held)) were released")
         }
     }
 }

@@ -23,8 +23,8 @@ struct GroupedServiceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "_grouped", abstract: "Part of `plimsoll-bench service`.", shouldDisplay: false)
 
-    @Flag(help: "Without the library, for comparison.") var bare = false
-    @Option(help: "Have a background task of that shape.") var task: TaskShape?
+    @Flag(help: "Run without the library, for comparison.") var bare = false
+    @Option(help: "Run a background task of that shape.") var task: TaskShape?
     @Option(help: "Seconds of the shutdown's budget.") var budget: Double?
 
     func validate() throws { try Allowed.seconds(budget, "--budget", in: 0.1...600) }
@@ -92,7 +92,7 @@ private struct Exporter: Service {
 struct ServiceBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "service")
 
-    @Option(help: "Runs of each.") var runs = 20
+    @Option(help: "Runs of each measurement.") var runs = 20
     @Option(help: "Seconds of the budget of a shutdown with a background task.") var budget = 4.0
 
     func validate() throws {
@@ -123,7 +123,7 @@ struct ServiceBenchCommand: ParsableCommand {
         for shape in TaskShape.allCases {
             let end = try Self.end(["--task", shape.rawValue, "--budget", "\(budget)"], within: .seconds(budget + 30))
             guard let asked = end.asked else {
-                throw Failure.failed("the \(shape.rawValue) task was not asked to stop: the figure proves nothing")
+                throw Failure.failed("the \(shape.rawValue) task was not asked to stop; the figure is inconclusive")
             }
             over.append(max(0, end.took.inSeconds - budget))
             Bench.figure("shutdown.over-budget.\(shape.rawValue)", over.last ?? .nan, "s")

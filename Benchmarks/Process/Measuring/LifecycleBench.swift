@@ -32,7 +32,7 @@ struct LifecycleBench {
             worst.append(steps.max() ?? 0)
         }
         guard lifecycle.state == .active else {
-            throw Failure.failed("the process is \(lifecycle.state) after its way back, not active")
+            throw Failure.failed("the process is \(lifecycle.state) after the return, not active")
         }
         await lifecycle.terminate()
         return median(worst)
@@ -49,11 +49,11 @@ struct LifecycleBench {
         for _ in 0..<rounds {
             let away = try await timed { try await lifecycle.enterBackground(cause: .operator) }
             guard scenes.allSatisfy({ $0.state == .background }) else {
-                throw Failure.failed("a scene stayed in front of a process in the background")
+                throw Failure.failed("a scene stayed in the foreground of a process in the background")
             }
             took.append(try await timed { try await lifecycle.enterForeground(cause: .operator) } + away)
             guard scenes.allSatisfy({ $0.state == .active }) else {
-                throw Failure.failed("a scene did not come back to the front")
+                throw Failure.failed("a scene did not return to the foreground")
             }
         }
         await lifecycle.terminate()

@@ -55,7 +55,7 @@ final class Torture: Sendable {
             isOver.store(true, ordering: .relaxed)
             for thread in threads { thread.join() }
         }
-        guard threads.count == readers + 1 else { throw Failure.failed("no thread could be started") }
+        guard threads.count == readers + 1 else { throw Failure.failed("cannot start a thread") }
         while reads.load(ordering: .relaxed) < goal || dropped.load(ordering: .relaxed) < Self.leastDropped,
             SteadyClock.now - start < length
         {

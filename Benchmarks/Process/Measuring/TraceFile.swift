@@ -50,13 +50,13 @@ struct TraceFile {
         }
         keyCount = numbers.count
         if sizes.count != keyCount { sizes = [] }
-        guard !requests.isEmpty else { throw Failure.failed("\(printable(path)): no requests in it") }
+        guard !requests.isEmpty else { throw Failure.failed("\(printable(path)) holds no requests") }
     }
 
     /// Returns the paths of the traces in a directory, sorted by name.
     static func paths(in directory: String) throws -> [String] {
         guard let listing = opendir(directory) else {
-            throw Failure.failed("\(printable(directory)): \(String(cString: strerror(errno)))")
+            throw Failure.failed("cannot use \(printable(directory)): \(String(cString: strerror(errno)))")
         }
         defer { closedir(listing) }
         var names: [String] = []
@@ -74,7 +74,7 @@ struct TraceFile {
     private static func read(_ path: String, _ body: (UnsafeRawBufferPointer) -> Void) throws {
         guard path.hasSuffix(".zst") else {
             let file = open(path, O_RDONLY | O_CLOEXEC)
-            guard file >= 0 else { throw Failure.failed("\(printable(path)): \(String(cString: strerror(errno)))") }
+            guard file >= 0 else { throw Failure.failed("cannot use \(printable(path)): \(String(cString: strerror(errno)))") }
             defer { close(file) }
             return drain(file, body)
         }
@@ -82,7 +82,7 @@ struct TraceFile {
         if let output = child.output { drain(output.descriptor, body) }
         guard child.waitForEnd() == .exited(0) else {
             throw Failure.unavailable(
-                "\(printable(path)) could not be read through zstd; install that program or name a directory of .txt files"
+                "cannot read \(printable(path)) through zstd; install that program or name a directory of .txt files"
             )
         }
     }

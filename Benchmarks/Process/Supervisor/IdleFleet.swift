@@ -20,7 +20,7 @@ struct IdleFleet {
             for directory in group.directories {
                 LimitedGroup(version: group.version, memory: directory + "/fleet-supervisor", stall: nil).remove()
             }
-            if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
+            if !group.remove() { Output.problem("cannot remove \(group.memory)") }
         }
         let supervisor = try group.startPart(
             [
@@ -31,7 +31,7 @@ struct IdleFleet {
         let deadline = SteadyClock.now + .seconds(60)
         while processes(below: group.memory) < units {
             guard SteadyClock.now < deadline, supervisor.poll() == nil else {
-                throw Failure.failed("\(units) units could not be started")
+                throw Failure.failed("cannot start \(units) units")
             }
             SteadyClock.sleep(.milliseconds(100))
         }

@@ -19,7 +19,7 @@ struct KilledSupervisor {
             frozen += wasFrozen ? 1 : 0
             longest = max(longest, stood)
         }
-        Output.line("# the supervisor killed \(runs) times (seed 1), \(frozen) times while a unit stood still")
+        Output.line("# the supervisor killed \(runs) times (seed 1), \(frozen) times while a unit was suspended")
         Output.line("figure supervisor.killed.frozen-longest \(Text.number(longest.inSeconds, decimals: 3)) s")
     }
 }
@@ -37,7 +37,7 @@ extension Trio {
         try startSupervisor()
         let deadline = SteadyClock.now + .seconds(20)
         while !record.audits.contains(where: { $0.action == .background }) {
-            guard SteadyClock.now < deadline else { throw Failure.failed("memory has not become critical") }
+            guard SteadyClock.now < deadline else { throw Failure.failed("memory did not become critical") }
             try look()
             SteadyClock.sleep(.milliseconds(2))
         }

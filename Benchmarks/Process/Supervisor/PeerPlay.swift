@@ -81,7 +81,7 @@ struct PeerPlay {
         }
         let deadline = SteadyClock.now + .seconds(60)
         while !Trio.members.allSatisfy({ UnitService.accepted($0.name, in: directory) ?? 0 > 0 }) {
-            guard SteadyClock.now < deadline else { throw Failure.failed("the services do not begin to work") }
+            guard SteadyClock.now < deadline else { throw Failure.failed("the services did not start to work") }
             SteadyClock.sleep(.milliseconds(20))
         }
     }

@@ -8,21 +8,21 @@ struct PeersBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "peers",
         abstract:
-            "A trio of services on a whole machine, under the kernel alone, earlyoom, systemd-oomd, and the supervisor.",
+            "Run three services on a whole machine under the kernel alone, earlyoom, systemd-oomd, and the supervisor.",
         discussion:
-            "For a virtual machine with systemd, as `make vm-peers` boots it: it uses up the memory of the machine.")
+            "Run in a virtual machine with systemd, as `make vm-peers` boots one: the command uses up the machine's memory.")
 
     @Flag(help: "Use up the memory of this machine; whatever else runs here may be killed.") var wholeMachine = false
-    @Option(help: "Who looks after the services, with commas between.") var keepers = PeerPlay.Keeper.allCases.map(
+    @Option(help: "Keepers of the services, separated by commas.") var keepers = PeerPlay.Keeper.allCases.map(
         \.rawValue
     ).joined(separator: ",")
-    @Option(help: "Runs with each.") var runs = 2
-    @Option(help: "How long each is looked at.") var seconds = 30.0
+    @Option(help: "Runs with each keeper.") var runs = 2
+    @Option(help: "Seconds of each run.") var seconds = 30.0
 
     func validate() throws {
         guard wholeMachine else {
             throw ValidationError(
-                "--whole-machine must be given: it uses up the memory of the machine; use a virtual one.")
+                "Give --whole-machine: the command uses up the memory of the machine; use a virtual one.")
         }
         try Allowed.count(runs, "--runs", in: 1...100)
         try Allowed.seconds(seconds, "--seconds", in: 1...600)
@@ -51,7 +51,7 @@ struct PeersBenchCommand: ParsableCommand {
                 }
             }
             Output.line(
-                "\(limit) for the services, \(hasSwap ? "with" : "without") swap; each looked at for \(Text.number(seconds)) s"
+                "\(limit) for the services, \(hasSwap ? "with" : "without") swap; each run takes \(Text.number(seconds)) s"
             )
             Output.line(Text.table(PeerRecord.header, records.map(\.row)))
             tell(records, "supervisor.trio" + (hasSwap ? "-swap" : ""))

@@ -7,19 +7,19 @@ struct SupervisorBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "supervisor",
         abstract:
-            "A trio of services under one limit, many times; 500 units idle and decided on; the supervisor killed.")
+            "Run three services under one limit many times, measure 500 idle units and decisions on them, and kill the supervisor.")
 
     enum Part: String, CaseIterable { case trio, decision, idle, killed }
 
-    @Option(help: "Which parts, with commas between.") var parts = Part.allCases.map(\.rawValue).joined(separator: ",")
-    @Option(help: "Runs of the trio.") var runs = 20
-    @Option(help: "Limit of the trio's group.") var limit = ByteCount.mebibytes(256)
+    @Option(help: "Parts to run, separated by commas.") var parts = Part.allCases.map(\.rawValue).joined(separator: ",")
+    @Option(help: "Runs of the three services.") var runs = 20
+    @Option(help: "Limit of the group of the three services.") var limit = ByteCount.mebibytes(256)
     @Option(
         help:
-            "How many times as fast as 12 % of that a second the hog grows; less than 1 where processors are emulated.")
+            "Growth of the hog, in multiples of 12 % of the limit a second; below 1 for emulated processors.")
     var pace = 1.0
     @Option(help: "Units of the idle fleet.") var units = 500
-    @Option(help: "How long it idles.") var seconds = 20.0
+    @Option(help: "Seconds of idling.") var seconds = 20.0
 
     func validate() throws {
         try Allowed.count(runs, "--runs", in: 1...1000)

@@ -6,7 +6,7 @@ import PlimsollService
 /// Shows the memory status of a running service.
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "status", abstract: "Show what a running service knows of its memory, and what it did about it.")
+        commandName: "status", abstract: "Show the memory status of a running service, and its last action.")
     @OptionGroup var admin: AdminOptions
 
     func run() throws { try admin.ask(AdminRequest(.status)) { $0.status.map { AdminText.status($0) } ?? "" } }
@@ -16,7 +16,7 @@ struct StatusCommand: ParsableCommand {
 struct CachesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "caches",
-        abstract: "List what a running service holds, in the order in which it is asked to let go.")
+        abstract: "List the caches and other purgeables of a running service, in the order of release.")
     @OptionGroup var admin: AdminOptions
 
     func run() throws { try admin.ask(AdminRequest(.caches)) { AdminText.caches($0.caches ?? []) } }
@@ -34,30 +34,30 @@ struct TasksCommand: ParsableCommand {
 /// Has a running service release memory.
 struct PurgeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "purge", abstract: "Have a running service let go of what it can rebuild.",
+        commandName: "purge", abstract: "Release caches of a running service that can be rebuilt.",
         discussion: "For example: plimsoll purge --bytes 64M, purge --name thumbs, purge --up-to cheap, purge --all.")
 
-    @Option(help: "How much; all that is selected by default.") var bytes: ByteCount?
-    @Option(help: "Only what has that name.") var name: String?
-    @Option(help: "Only what is in that group; names joined by slashes.") var group: String?
-    @Option(help: "Only what was registered with that tag.") var tag: String?
-    @Option(help: "Only what costs no more to make again: trivial, cheap, expensive or precious.") var upTo: String?
+    @Option(help: "Bytes to release; by default all that is selected.") var bytes: ByteCount?
+    @Option(help: "Select purgeables with that name.") var name: String?
+    @Option(help: "Select purgeables in that group; names joined by slashes.") var group: String?
+    @Option(help: "Select purgeables registered with that tag.") var tag: String?
+    @Option(help: "Select purgeables that cost no more to rebuild: trivial, cheap, expensive or precious.") var upTo: String?
     @Flag(help: "Everything.") var all = false
     @OptionGroup var admin: AdminOptions
 
     func validate() throws {
         try Allowed.size(bytes, "--bytes", in: .bytes(1)...ByteCount.max)
         guard [name, group, tag].count(where: { $0 != nil }) <= 1 else {
-            throw ValidationError("Allowed is one of --name, --group and --tag.")
+            throw ValidationError("Only one of --name, --group and --tag is allowed.")
         }
         let isNarrowed = name != nil || group != nil || tag != nil
         guard isNarrowed || bytes != nil || upTo != nil || all else {
             throw ValidationError(
-                "Everything is purged with --all; otherwise give --bytes, --up-to, or one of --name, --group and --tag."
+                "Give --all to purge everything; otherwise give --bytes, --up-to, or one of --name, --group and --tag."
             )
         }
         guard !all || !isNarrowed else {
-            throw ValidationError("--all is everything: leave it out, or --name, --group and --tag.")
+            throw ValidationError("--all excludes --name, --group and --tag; leave one of them out.")
         }
         if let upTo, !RebuildCost.allCases.contains(where: { "\($0)" == upTo }) {
             throw ValidationError(
@@ -77,11 +77,11 @@ struct PurgeCommand: ParsableCommand {
 /// Brings a running service to the foreground for a request.
 struct ActivateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "activate", abstract: "Bring a running service to the front, and have a request answered there.",
+        commandName: "activate", abstract: "Bring a running service to the foreground, and have a request answered there.",
         discussion: "For example: plimsoll activate tenant-42, activate open --payload https://localhost/7.")
 
-    @Argument(help: "What is asked for: the name that the service's onActivation is given.") var request: String
-    @Option(help: "What belongs to it.") var payload: String?
+    @Argument(help: "Name of the request, passed to the service's onActivation.") var request: String
+    @Option(help: "Payload of the request.") var payload: String?
     @OptionGroup var admin: AdminOptions
 
     func validate() throws {

@@ -6,7 +6,7 @@ import PlimsollService
 /// Options of all commands that connect to a running service.
 struct AdminOptions: ParsableArguments {
     @Option(
-        help: "The service's admin socket. (default: $PLIMSOLL_SOCKET, else the one that lies in a usual place)",
+        help: "Admin socket of the service. (default: $PLIMSOLL_SOCKET, else the only one in the usual directories)",
         completion: .file())
     var socket: String?
     @Flag(help: "Print the service's answer, a line of JSON.") var json = false
@@ -35,7 +35,7 @@ struct AdminOptions: ParsableArguments {
     /// - Parameter told: true if the answer was already printed; the error is then not printed again.
     static func check(_ answer: AdminAnswer, told: Bool = false) throws {
         guard !answer.ok else { return }
-        let reason = printable(answer.error ?? "the service did not say why")
+        let reason = printable(answer.error ?? "the service gave no reason")
         let isUnavailable = [AdminAnswer.Code.readOnly, .forbidden, .busy].contains { $0.rawValue == answer.code }
         if told { throw isUnavailable ? ExitCode(69) : ExitCode.failure }
         throw isUnavailable ? Failure.unavailable(reason) : Failure.failed(reason)

@@ -38,7 +38,7 @@ struct AdminSockets {
         let advice = "name one with --socket PATH or $\(variable)"
         guard !found.isEmpty else {
             return
-                "no admin socket was found (\(looked.joined(separator: ", "))): \(advice); a service has one once it starts an AdminEndpoint"
+                "cannot find an admin socket (\(looked.joined(separator: ", "))); \(advice), and check that the service starts an AdminEndpoint"
         }
         let count = found.count { $0.problem == nil }
         let list = found.map { "\n  \(printable($0.path))" + ($0.problem.map { "  (\(printable($0)))" } ?? "") }

@@ -24,12 +24,12 @@ enum AdminText {
             if let warning = memory.warningLineBytes, let critical = memory.criticalLineBytes {
                 rows.append([
                     "lines",
-                    "warning from \(ByteCount(warning)), critical from \(ByteCount(critical)) that can't be reclaimed",
+                    "warning from \(ByteCount(warning)), critical from \(ByteCount(critical)) that cannot be reclaimed",
                 ])
             }
             let isHeld = memory.evidence == "none" && status.level != "normal"
             let evidence =
-                isHeld ? "none in the last look, which saw \(printable(memory.observed))" : printable(memory.evidence)
+                isHeld ? "none in the last reading, which showed \(printable(memory.observed))" : printable(memory.evidence)
             rows.append([
                 "evidence", evidence + (memory.shortfallBytes > 0 ? ", \(ByteCount(memory.shortfallBytes)) short" : ""),
             ])
@@ -40,13 +40,13 @@ enum AdminText {
             rows.append(["growth", growth(ByteCount(memory.growthBytesPerSecond), memory.timeLeftSeconds)])
             rows.append(["stalled", "\(Text.number(memory.stallShare * 100)) % of 10 s"])
         } else {
-            rows.append(["memory", "not looked at yet: the manager does not run"])
+            rows.append(["memory", "not read yet: the manager does not run"])
         }
         let sum = status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }
         let silent = status.holders.compactMap { holder in
             holder.unansweredSeconds.map { "; \(printable(holder.name)) has not answered for \(age($0))" }
         }
-        rows.append(["holders", "\(status.holders.count) hold \(sum)" + silent.joined()])
+        rows.append(["caches", "\(status.holders.count) hold \(sum)" + silent.joined()])
         rows.append(["tasks", "\(status.tasks.running) running, \(status.tasks.expiring) asked to end"])
         let life = status.lifecycle
         rows.append([
@@ -57,14 +57,14 @@ enum AdminText {
         let releases = status.counts.releases
         rows.append([
             "releases",
-            "\(releases.count), \(ByteCount(releases.releasedBytes) + ByteCount(releases.releasedVolatileBytes)) let go of, the kernel took \(ByteCount(releases.takenBytes))",
+            "\(releases.count), \(ByteCount(releases.releasedBytes) + ByteCount(releases.releasedVolatileBytes)) released, the kernel reclaimed \(ByteCount(releases.takenBytes))",
         ])
         if let last = status.actions.last { rows.append(["last", action(last, at: status.atSeconds)]) }
         return rows.map { Text.left($0[0], 11) + $0[1] }.joined(separator: "\n")
     }
 
     static func caches(_ holders: [HolderStatus]) -> String {
-        guard !holders.isEmpty else { return "nothing is registered" }
+        guard !holders.isEmpty else { return "no purgeable is registered" }
         let rows = holders.map { holder -> [String] in
             let silence = holder.unansweredSeconds.map { ", no answer for \(age($0))" } ?? ""
             let name = printable((holder.group.isEmpty ? "" : holder.group + "/") + holder.name) + silence
@@ -82,7 +82,7 @@ enum AdminText {
 
     static func tasks(_ tasks: TasksStatus) -> String {
         var lines = [
-            "\(tasks.running) running, \(tasks.expiring) asked to end; so far \(tasks.ended) ended, \(tasks.expired) when asked, \(tasks.givenUp) given up, \(tasks.leaked) dropped, \(tasks.refused) refused"
+            "\(tasks.running) running, \(tasks.expiring) asked to end; so far \(tasks.ended) ended, \(tasks.expired) on request, \(tasks.givenUp) given up, \(tasks.leaked) leaked, \(tasks.refused) refused"
         ]
         if let left = tasks.allowanceLeftSeconds { lines.append("in the background, for \(Text.number(left)) s more") }
         if !tasks.oldest.isEmpty {
@@ -98,7 +98,7 @@ enum AdminText {
     }
 
     static func purge(_ report: ActionStatus) -> String {
-        var text = "let go of \(ByteCount(report.releasedBytes) + ByteCount(report.releasedVolatileBytes))"
+        var text = "released \(ByteCount(report.releasedBytes) + ByteCount(report.releasedVolatileBytes))"
         if report.releasedVolatileBytes > 0 { text += ", \(ByteCount(report.releasedVolatileBytes)) of it volatile" }
         text +=
             "; resident \(ByteCount(report.residentBeforeBytes)) -> \(ByteCount(report.residentAfterBytes)), \(duration(report.tookSeconds))"
@@ -111,7 +111,7 @@ enum AdminText {
     static func held(_ status: ManagerStatus) -> String {
         guard let memory = status.memory, let left = memory.heldSeconds(at: status.atSeconds) else { return "" }
         let why = memory.heldFor.map { ", because of: \(printable($0))" } ?? ""
-        return (left > 0 ? ", held until \(duration(left)) from now" : ", held until the next look") + why
+        return (left > 0 ? ", held until \(duration(left)) from now" : ", held until the next reading") + why
     }
 
     /// Returns `http: 3 of 8 run, 0 wait, 12 refused (10 sheddable, 2 normal)`.
@@ -128,9 +128,9 @@ enum AdminText {
             + rate
     }
 
-    /// Returns `3 MiB/s: at this rate the limit is met in 32 s`.
+    /// Returns `3 MiB/s: at this rate usage meets the limit in 32 s`.
     static func growth(_ growth: ByteCount, _ secondsLeft: Double?) -> String {
-        "\(growth)/s" + (secondsLeft.map { ": at this rate the limit is met in \(duration($0))" } ?? "")
+        "\(growth)/s" + (secondsLeft.map { ": at this rate usage meets the limit in \(duration($0))" } ?? "")
     }
 
     /// Formats a duration with three significant digits. The number may come from another process, so any value is
@@ -147,7 +147,7 @@ enum AdminText {
         var text = "\(age(max(0, now - action.beganSeconds))) ago  \(action.action) (\(why))"
         let released = ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes)
         if released > .zero { text += ": \(released) in \(duration(action.tookSeconds))" }
-        if action.takenBytes > 0 { text += ", \(ByteCount(action.takenBytes)) taken by the kernel" }
+        if action.takenBytes > 0 { text += ", \(ByteCount(action.takenBytes)) reclaimed by the kernel" }
         if action.mode != "live" { text += ", \(action.mode)" }
         return printable(
             action.outcome == "done" || action.outcome == action.mode ? text : text + ", \(action.outcome)")

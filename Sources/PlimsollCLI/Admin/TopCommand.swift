@@ -7,13 +7,13 @@ import PlimsollService
 /// Shows the memory of a running service, live.
 struct TopCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "top", abstract: "Show live what a running service does with its memory.",
+        commandName: "top", abstract: "Show the memory of a running service live.",
         discussion: """
-            The bar is usage of the limit: what can't be reclaimed, then what can (shaded); w and c are where warning and critical begin, capital once passed. q or Ctrl-C ends it. \
-            Where there is no terminal, one frame is printed; with --json, a line for each look.
+            The bar shows usage against the limit: memory that cannot be reclaimed, then reclaimable memory (shaded). w and c mark where warning and critical begin, capital once passed. q or Ctrl-C quits. \
+            Without a terminal, one frame is printed; with --json, one line per poll.
             """)
 
-    @Option(help: "Seconds between two looks.") var interval = 1.0
+    @Option(help: "Seconds between two polls.") var interval = 1.0
     @OptionGroup var admin: AdminOptions
 
     func validate() throws { try Allowed.seconds(interval, "--interval", in: 0.1...10) }

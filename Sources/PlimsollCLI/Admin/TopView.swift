@@ -17,7 +17,7 @@ struct TopView {
         // The parts share the remaining rows. Each gets the rows that it needs if others leave enough, and at least
         // an even share.
         let gap = rows < 16 ? [] : [""]
-        let parts = [("HOLDERS", caches(status)), ("TASKS", tasks(status)), ("LAST ACTIONS", actions(status))]
+        let parts = [("CACHES", caches(status)), ("TASKS", tasks(status)), ("LAST ACTIONS", actions(status))]
         let room = share(parts.map { $0.1.count }, of: rows - lines.count - (gap.count + 1) * parts.count)
         for ((name, content), room) in zip(parts, room) {
             let left = content.count - room
@@ -44,7 +44,7 @@ struct TopView {
     }
 
     private func memory(_ status: ManagerStatus) -> [String] {
-        guard let memory = status.memory else { return ["memory     not looked at yet: the manager does not run"] }
+        guard let memory = status.memory else { return ["memory     not read yet: the manager does not run"] }
         var lines: [String] = []
         if let limit = memory.limitBytes, limit > 0 {
             let share = { (bytes: Int) in Double(bytes) / Double(limit) }

@@ -9,20 +9,20 @@ import PlimsollService
 struct DoctorCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
-        abstract: "Say which signals of memory pressure work here, why the others don't, and what to do.",
+        abstract: "Report which signals of memory pressure work here, why the others do not, and the remedies.",
         discussion: """
-            Without an option it looks at the group that the command itself runs in, which is not the service's. --pid looks at the groups of a running process, and
-            changes nothing there; --socket asks a running service for what it has found. Exit status: 0, or 69 if nothing at all can be known here.
+            Without an option, the command inspects its own group, which is not the service's. --pid inspects the groups of a running process, and
+            changes nothing there; --socket requests the signals of a running service. Exit status: 0, or 69 if no signal works here.
             """)
 
-    @Option(help: "The number of a running process whose groups to look at.") var pid: Int32?
-    @Option(help: "The admin socket of a running service, which is asked.", completion: .file()) var socket: String?
-    @Flag(help: "One JSON line instead of text.") var json = false
+    @Option(help: "Number of a running process whose groups to inspect.") var pid: Int32?
+    @Option(help: "Admin socket of a running service to query.", completion: .file()) var socket: String?
+    @Flag(help: "Print one JSON line instead of text.") var json = false
 
     func validate() throws {
-        if pid != nil, socket != nil { throw ValidationError("Allowed is one of --pid and --socket.") }
+        if pid != nil, socket != nil { throw ValidationError("Only one of --pid and --socket is allowed.") }
         if let pid, pid < 1 {
-            throw ValidationError("--pid is \(pid); allowed is the number of a process, 1 and more.")
+            throw ValidationError("--pid is \(pid); allowed is the number of a process, 1 or more.")
         }
     }
 
@@ -39,7 +39,7 @@ struct DoctorCommand: ParsableCommand {
         try reportingFailure {
             guard let process = ForeignProcess(pid) else {
                 throw Failure.unavailable(
-                    "cannot look at process \(pid), as there is none of that number; give the number of a running process"
+                    "cannot inspect process \(pid) because no process has that number; give the number of a running process"
                 )
             }
             try tell(process.capabilities, try? process.read(at: SteadyClock.now), of: "process \(pid)")
@@ -66,7 +66,7 @@ struct DoctorCommand: ParsableCommand {
             }
             try AdminOptions.check(answer)
             guard let status = answer.status else {
-                throw Failure.unavailable("the service at \(socket) did not tell its status")
+                throw Failure.unavailable("the service at \(socket) reported no status")
             }
             let capabilities = Capabilities(footing: .init(rawValue: status.footing) ?? .inert, signals: status.signals)
             if json {
@@ -87,7 +87,7 @@ struct DoctorCommand: ParsableCommand {
         -> String
     {
         let told = reading.map { numbers($0, of: process, stall: capabilities["stall"]?.detail ?? "") }
-        return signals(capabilities) + "\n\n" + (told ?? "Nothing could be read.")
+        return signals(capabilities) + "\n\n" + (told ?? "No reading is possible.")
     }
 
     private static func signals(_ capabilities: Capabilities) -> String {
@@ -111,8 +111,8 @@ struct DoctorCommand: ParsableCommand {
     private static func numbers(_ reading: PressureReading, of process: String, stall: String) -> String {
         let limit =
             switch reading.boundary {
-            case .maximum: "the group's limit, beyond which the kernel kills"
-            case .high: "memory.high, beyond which the kernel throttles"
+            case .maximum: "the group's limit, above which the kernel kills"
+            case .high: "memory.high, above which the kernel throttles"
             case .machine: "the machine's memory"
             case .none: "none known"
             }
@@ -131,16 +131,16 @@ struct DoctorCommand: ParsableCommand {
         let idle = reading.boundary == .machine ? reading.machineIdle : reading.idle
         if let file = idle?.file, file > .zero {
             rows.append([
-                "inactive", "\(file), page cache not used lately and volatile pages: the kernel takes these first",
+                "inactive", "\(file), page cache not used recently and volatile pages: the kernel reclaims these first",
             ])
             // RSS, memory.current and `anon` go on counting volatile pages until the kernel reclaims them (measured).
             let number =
                 reading.boundary == .machine
-                ? "MemAvailable, which counts them as free" : "the working set, which leaves them out"
-            rows.append(["watch", "\(number); resident memory (RSS) counts volatile pages until they are taken"])
+                ? "MemAvailable, which counts inactive pages as free" : "the working set, which excludes inactive pages"
+            rows.append(["watch", "\(number); resident memory (RSS) counts volatile pages until the kernel reclaims them"])
         }
         if let taken = reading.lazyFreed, taken > .zero {
-            rows.append(["taken", "\(taken) of volatile memory by the kernel since the group was made"])
+            rows.append(["reclaimed", "\(taken) of volatile memory by the kernel since the group was made"])
         }
         if let events = reading.events {
             rows.append([

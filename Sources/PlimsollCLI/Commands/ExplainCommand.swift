@@ -9,18 +9,18 @@ import PlimsollSupervisor
 struct ExplainCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "explain",
-        abstract: "Tell what was done and why: by a running service, or by the supervisor to a unit.",
-        discussion: "`explain` asks a running service; `explain UNIT --audit FILE` reads the supervisor's journal.")
+        abstract: "Explain the actions of a running service, or of the supervisor on a unit.",
+        discussion: "`explain` queries a running service; `explain UNIT --audit FILE` reads the supervisor's journal.")
 
-    @Argument(help: "The unit, with --audit.") var unit: String?
-    @Option(help: "The journal: what `supervise --audit` wrote.", completion: .file()) var audit: String?
-    @Option(help: "Of a service: only its last actions, so many.") var last: Int?
+    @Argument(help: "Unit to explain, with --audit.") var unit: String?
+    @Option(help: "Journal that `supervise --audit` wrote.", completion: .file()) var audit: String?
+    @Option(help: "Number of last actions of a service to show.") var last: Int?
     @OptionGroup var admin: AdminOptions
 
     func validate() throws {
         guard (unit == nil) == (audit == nil) else {
             throw ValidationError(
-                "\(unit == nil ? "--audit FILE needs the UNIT that is asked for" : "a UNIT needs --audit FILE, the supervisor's journal"); without both a running service is asked."
+                "\(unit == nil ? "--audit FILE needs a UNIT" : "a UNIT needs --audit FILE, the supervisor's journal"); without both, a running service is queried."
             )
         }
         guard audit == nil || (admin.socket == nil && !admin.json && last == nil) else {
@@ -37,12 +37,12 @@ struct ExplainCommand: ParsableCommand {
         }
         try reportingFailure {
             guard let text = ControlFile.text(audit) else {
-                throw Failure.failed("\(audit): \(String(cString: strerror(errno)))")
+                throw Failure.failed("cannot read \(audit): \(String(cString: strerror(errno)))")
             }
             var records: [AuditRecord] = []
             for (number, line) in text.split(separator: "\n").enumerated() {
                 do { records.append(try AuditRecord(parsing: line)) } catch {
-                    Output.error("plimsoll: \(audit):\(number + 1): \(error)")
+                    Output.problem("\(audit):\(number + 1): \(error)")
                 }
             }
             Output.line("\(Explanation(of: unit, from: records))")

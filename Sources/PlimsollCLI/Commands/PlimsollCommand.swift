@@ -11,9 +11,9 @@ enum Program {
 struct PlimsollCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "plimsoll",
-        abstract: "Sees how short memory really is under a cgroup limit, and what giving memory back in time is worth.",
+        abstract: "Measure memory pressure under a cgroup limit, operate services, and supervise units.",
         discussion: """
-            Exit status: 0 done, 1 the thing asked failed, 64 usage, 69 a needed facility is unavailable (says which), 75 ended by pressure.
+            Exit status: 0 done, 1 the request failed, 64 usage, 69 a needed facility is unavailable (the message names it), 75 ended by pressure.
             """,
         subcommands: [
             DemoCommands.demo, DoctorCommand.self, StatusCommand.self, TopCommand.self, CachesCommand.self,

@@ -7,9 +7,9 @@ import PlimsollTesting
 /// Writes real readings to a file.
 struct RecordCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "record", abstract: "Write real readings to a file, ten a second, for `plimsoll replay`.")
+        commandName: "record", abstract: "Record real readings in a file, ten a second, for `plimsoll replay`.")
 
-    @Argument(help: "File to write; one that exists is replaced.", completion: .file()) var file: String
+    @Argument(help: "File to write; an existing file is replaced.", completion: .file()) var file: String
     @Option(name: .customLong("for"), help: "Seconds to record; until Ctrl-C by default.") var seconds: Double?
 
     func validate() throws { try Allowed.seconds(seconds, "--for", in: 0.1...604_800) }
@@ -18,7 +18,7 @@ struct RecordCommand: ParsableCommand {
         try reportingFailure {
             let descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
             guard descriptor >= 0 else {
-                throw Failure.failed("\(printable(file)): \(String(cString: strerror(errno)))")
+                throw Failure.failed("cannot open \(printable(file)): \(String(cString: strerror(errno)))")
             }
             defer { close(descriptor) }
             let live = LiveReadings()
@@ -32,7 +32,7 @@ struct RecordCommand: ParsableCommand {
                 return isWritten
             }
             guard isWritten else {
-                throw Failure.failed("\(printable(file)) cannot be written: \(String(cString: strerror(errno)))")
+                throw Failure.failed("cannot write \(printable(file)): \(String(cString: strerror(errno)))")
             }
             Output.error("\(count) readings in \(printable(file))")
         }
@@ -43,17 +43,17 @@ struct RecordCommand: ParsableCommand {
 struct ReplayCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "replay",
-        abstract: "Run recorded readings through the standard policy: what would have been done, when and why.",
+        abstract: "Run recorded readings through the standard policy, and show the actions, their times and reasons.",
         discussion:
-            "A damaged file is replayed up to the damage; then the line and the reason are named and the exit status is 1."
+            "A damaged file is replayed up to the damage. The error names the line and the reason, and the exit status is 1."
     )
 
-    @Argument(help: "A file made by `plimsoll record`.", completion: .file()) var file: String
-    @Flag(help: "One JSON line a change instead of drawing and table.") var json = false
+    @Argument(help: "File made by `plimsoll record`.", completion: .file()) var file: String
+    @Flag(help: "Print one JSON line per change instead of drawing and table.") var json = false
 
     func run() throws {
         try reportingFailure {
-            guard let text = ControlFile.text(file) else { throw Failure.failed("\(printable(file)) cannot be read") }
+            guard let text = ControlFile.text(file) else { throw Failure.failed("cannot read \(printable(file))") }
             let recording: Recording
             do {
                 recording = try Recording(parsing: text)
@@ -62,7 +62,7 @@ struct ReplayCommand: ParsableCommand {
             }
             show(recording)
             if let problem = recording.problem {
-                throw Failure.failed("\(printable(file)), \(problem); what came before it was replayed")
+                throw Failure.failed("cannot replay all of \(printable(file)), \(problem); the readings before were replayed")
             }
         }
     }
@@ -79,6 +79,6 @@ struct ReplayCommand: ParsableCommand {
         )
         let drawing = history.drawing
         Output.line("levels   \(drawing.levels)\nactions  \(drawing.actions)\n")
-        Output.line(history.changes.isEmpty ? "Nothing would have been done." : history.table)
+        Output.line(history.changes.isEmpty ? "No action would have been taken." : history.table)
     }
 }

@@ -6,18 +6,18 @@ import PlimsollDemos
 /// Runs a command in a separate group and reports the command's memory use and end.
 struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "run", abstract: "Run a command in a group of its own with a limit, and report how it fared.",
+        commandName: "run", abstract: "Run a command in a group of its own with a limit, and report its memory use and end.",
         discussion:
-            "Exit status: the command's own, 128 and the signal's number if one ended it, 69 if no group can be made.")
+            "Exit status: the command's own; 128 plus the number of the signal that ended it; 69 if no group can be made.")
 
-    @Option(help: "Limit beyond which the kernel kills, for example 512M.") var memoryMax: ByteCount?
-    @Option(help: "Limit beyond which the kernel throttles (cgroup v2 only).") var memoryHigh: ByteCount?
+    @Option(help: "Limit above which the kernel kills, for example 512M.") var memoryMax: ByteCount?
+    @Option(help: "Limit above which the kernel throttles (cgroup v2 only).") var memoryHigh: ByteCount?
     @Flag(help: "Report as a JSON line on standard error.") var json = false
-    @Argument(parsing: .postTerminator, help: "What to run, after `--`.") var command: [String] = []
+    @Argument(parsing: .postTerminator, help: "Command to run, after `--`.") var command: [String] = []
 
     func validate() throws {
         guard !command.isEmpty else {
-            throw ValidationError("Nothing to run; allowed is: plimsoll run [--memory-max 512M] -- COMMAND ARGUMENT…")
+            throw ValidationError("No command to run; allowed is: plimsoll run [--memory-max 512M] -- COMMAND ARGUMENT…")
         }
         // A page is the smallest unit that the kernel charges. A shell hardly starts with less than a mebibyte.
         try Allowed.size(memoryMax, "--memory-max", in: .mebibytes(1) ... .gibibytes(1 << 20))
@@ -40,7 +40,7 @@ struct RunCommand: ParsableCommand {
         defer {
             // Processes that the command left running belong to the user; do not end them.
             if !group.remove() {
-                Output.error("plimsoll run: \(group.memory) is left, as processes of the command still run in it")
+                Output.error("plimsoll run: left \(group.memory), because processes of the command still run in it")
             }
         }
 
@@ -78,7 +78,7 @@ struct RunReport {
         let end =
             switch ending {
             case .exited(let status): "exit status \(status)"
-            case .signalled(SIGKILL) where kills > 0: "killed by the kernel for want of memory"
+            case .signalled(SIGKILL) where kills > 0: "killed by the kernel for lack of memory"
             case .signalled(let signal): "ended by signal \(signal)"
             }
         var parts = [

@@ -10,22 +10,22 @@ struct SimulateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate",
         abstract:
-            "Run a drawn pressure history or a named incident through the standard policy, or have a service rehearse a level.",
+            "Run a drawn pressure history or a named incident through the standard policy, or simulate a level in a service.",
         discussion: """
-            plimsoll simulate __--##__                  decides for a drawn history
-            plimsoll simulate dentries                  runs an incident that other controllers failed at, and says whether the outcome is right
+            plimsoll simulate __--##__                  prints the decisions for a drawn history
+            plimsoll simulate dentries                  runs an incident that other controllers failed at, and checks the outcome
             plimsoll simulate incidents                 runs all of them: \(Incident.allCases.map(\.rawValue).joined(separator: ", "))
-            plimsoll simulate critical --for 5s         has a running service pretend: everything is done for real, but nothing is ended
+            plimsoll simulate critical --for 5s         simulates a level in a running service: all actions are real, but no process ends
 
-            A character a second: _ normal, - warning, # critical. Actions are drawn as . none, w warn, r release, q quiesce, \
+            One character per second: _ normal, - warning, # critical. Actions are drawn as . none, w warn, r release, q quiesce, \
             e expire background tasks, s suspend, t terminate. Put -- before a drawing that begins with a dash.
             """)
 
     @Argument(
         help:
-            "The history, for example __--##__--__; an incident; or a level: warning, critical, or normal to end a rehearsal."
+            "The history, for example __--##__--__; an incident; or a level: warning, critical, or normal to end a simulation."
     ) var trace: String
-    @Option(name: .customLong("for"), help: "Of a level: how long, for example 500ms, 5s or 2m.") var span: Span?
+    @Option(name: .customLong("for"), help: "Duration of a simulated level, for example 500ms, 5s or 2m.") var span: Span?
     @OptionGroup var admin: AdminOptions
 
     private var incidents: [Incident] {
@@ -38,7 +38,7 @@ struct SimulateCommand: ParsableCommand {
             guard (level == .normal) == (span == nil) else {
                 throw ValidationError(
                     level == .normal
-                        ? "normal ends a rehearsal at once: leave --for out."
+                        ? "normal ends a simulation at once; leave --for out."
                         : "\(level) needs --for, for example --for 5s.")
             }
             if let span { try Allowed.seconds(span.seconds, "--for", in: 0.001...3600) }
@@ -46,13 +46,13 @@ struct SimulateCommand: ParsableCommand {
         }
         guard span == nil, admin.socket == nil, !admin.json else {
             throw ValidationError(
-                "--for, --socket and --json go with a level (normal, warning, critical), not with a drawing or an incident, which no service is asked about."
+                "--for, --socket and --json go with a level (normal, warning, critical), not with a drawing or an incident, which need no service."
             )
         }
         guard incidents.isEmpty else { return }
         guard PressureTrace(trace[...]) != nil else {
             throw ValidationError(
-                "\"\(printable(trace))\" is not a drawn trace; allowed are _ (normal), - (warning), # (critical) and blanks, a level, or an incident "
+                "\"\(printable(trace))\" is not a trace; allowed are _ (normal), - (warning), # (critical) and blanks, a level, or an incident "
                     + "(\(Incident.allCases.map(\.rawValue).joined(separator: ", ")))."
             )
         }
@@ -76,7 +76,7 @@ struct SimulateCommand: ParsableCommand {
             Output.line(
                 "\(incident.rawValue): \(incident.summary)\nlevels   \(drawing.levels)\nactions  \(drawing.actions)")
             if incidents.count == 1, !history.changes.isEmpty { Output.line("\n" + history.table) }
-            Output.line("expected: \(judgement.expected): \(judgement.isMet ? "so it is" : "it is not so")\n")
+            Output.line("expected: \(judgement.expected): \(judgement.isMet ? "met" : "not met")\n")
             if !judgement.isMet { wrong.append(incident.rawValue) }
         }
         guard wrong.isEmpty else { throw Failure.failed("the outcome is wrong: \(wrong.joined(separator: ", "))") }
@@ -87,8 +87,8 @@ struct SimulateCommand: ParsableCommand {
         (request.level, request.seconds) = ("\(level)", span?.seconds)
         try admin.ask(request) { answer in
             answer.seconds.map {
-                "it pretends \(level) for \(Text.number($0)) s; `plimsoll explain` tells what it does"
-            } ?? "the rehearsal is over"
+                "the service simulates \(level) for \(Text.number($0)) s; `plimsoll explain` shows its actions"
+            } ?? "the simulation is over"
         }
     }
 }

@@ -6,10 +6,10 @@ import PlimsollLifecycle
 /// Shows memory pressure live, and the actions that the standard policy would take.
 struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "watch", abstract: "Show live how short memory is and what the standard policy would do about it.",
-        discussion: "It watches the group it runs in and touches nothing. Ctrl-C ends it.")
+        commandName: "watch", abstract: "Show memory pressure live, and the actions that the standard policy would take.",
+        discussion: "Watches the group that the command runs in, and changes nothing. Ctrl-C quits.")
 
-    @Flag(help: "A JSON line for each reading that changed, at least one a second.") var json = false
+    @Flag(help: "Print a JSON line for each changed reading, at least one a second.") var json = false
     @Option(name: .customLong("for"), help: "Seconds to watch; until Ctrl-C by default.") var seconds: Double?
 
     func validate() throws { try Allowed.seconds(seconds, "--for", in: 0.1...604_800) }

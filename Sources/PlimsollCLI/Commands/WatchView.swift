@@ -40,7 +40,7 @@ struct WatchView {
     mutating func frame(_ step: PressureDecisions.Step) -> String {
         var lines = rows(step).map { "\(Text.left($0.0, 9))  \($0.1)" }
         lines.insert("           " + bar(step.reading), at: 1)
-        lines += [""] + (recent.isEmpty ? ["nothing to be done"] : recent)
+        lines += [""] + (recent.isEmpty ? ["no action needed"] : recent)
         // Constant height: a frame that grows would scroll the previous one.
         while lines.count < Self.height { lines.append("") }
         let back = drawnLines > 0 ? "\u{1B}[\(drawnLines)A" : ""

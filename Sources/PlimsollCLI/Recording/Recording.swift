@@ -51,17 +51,17 @@ struct Recording {
         var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         let tail = lines.removeLast()
         guard let first = lines.first else {
-            throw Problem(line: 1, reason: text.isEmpty ? "the file is empty" : "cut short within the header")
+            throw Problem(line: 1, reason: text.isEmpty ? "the file is empty" : "truncated within the header")
         }
         do {
             header = try JSONLine.decode(Header.self, from: first)
         } catch {
-            throw Problem(line: 1, reason: "no header of a recording: \(explain(error))")
+            throw Problem(line: 1, reason: "not the header of a recording: \(explain(error))")
         }
         guard header.plimsollRecording <= Header.newest, header.plimsollRecording > 0 else {
             throw Problem(
                 line: 1,
-                reason: "version \(header.plimsollRecording) of the format; this program knows up to \(Header.newest)")
+                reason: "version \(header.plimsollRecording) of the format; this program reads up to \(Header.newest)")
         }
         readings = []
         for (index, line) in lines.enumerated().dropFirst() {
@@ -73,14 +73,14 @@ struct Recording {
             }
         }
         if !tail.isEmpty {
-            problem = Problem(line: lines.count + 1, reason: "cut short: it does not end with a newline")
+            problem = Problem(line: lines.count + 1, reason: "truncated: the file does not end with a newline")
         }
     }
 
     private struct Reason: Error { var description: String }
 
     private static func reading(_ line: Substring, after previous: PressureReading?) throws(Reason) -> PressureReading {
-        if line.isEmpty { throw Reason(description: "it is empty") }
+        if line.isEmpty { throw Reason(description: "the line is empty") }
         let record: ReadingRecord
         do {
             record = try JSONLine.decode(ReadingRecord.self, from: line)
@@ -89,7 +89,7 @@ struct Recording {
         }
         if let problem = record.problem { throw Reason(description: problem) }
         let reading = record.reading
-        if let previous, reading.at < previous.at { throw Reason(description: "it is earlier than the line before") }
+        if let previous, reading.at < previous.at { throw Reason(description: "the time is earlier than in the line before") }
         return reading
     }
 }
@@ -99,9 +99,9 @@ private func explain(_ error: any Error) -> String {
     switch error {
     case DecodingError.keyNotFound(let key, _): "\(key.stringValue) is missing"
     case DecodingError.typeMismatch(_, let context), DecodingError.valueNotFound(_, let context):
-        "\(context.codingPath.last?.stringValue ?? "it") is not of the right type"
+        "\(context.codingPath.last?.stringValue ?? "the value") is not of the right type"
     case DecodingError.dataCorrupted(let context) where !context.codingPath.isEmpty:
-        "\(context.codingPath.last?.stringValue ?? "it") holds what is not allowed there"
+        "\(context.codingPath.last?.stringValue ?? "the value") has a value that is not allowed"
     default: "not a JSON object"
     }
 }
@@ -126,7 +126,7 @@ struct LiveReadings {
             do {
                 reading = try source.read(at: now)
             } catch {
-                throw Failure.unavailable("no reading can be taken: \(error); `plimsoll doctor` says more")
+                throw Failure.unavailable("cannot read memory pressure: \(error); run `plimsoll doctor` for the reasons")
             }
             guard body(reading) else { return }
             // Wait for the signal, not in the source: Ctrl-C takes effect at once, and the display keeps a fixed

@@ -6,18 +6,18 @@ import Plimsoll
 struct DemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "demo",
-        abstract: "Run one service twice under the same limit and traffic, without and with Plimsoll.",
+        abstract: "Compare one service without and with Plimsoll, under the same limit and traffic.",
         discussion: """
             The service answers HTTP on 127.0.0.1 from a cache without a limit, and keeps sessions. Without Plimsoll the kernel kills it; \
-            with its cache in volatile memory, registered with a manager, it serves on. Where no group can be made it is simulated, and says so. Exit status: 0 if just that was seen, 1 if not.
+            with its cache in volatile memory, registered with a manager, the service keeps running. Without a group, the demo is simulated and marked so. Exit status: 0 if both were observed, 1 if not.
             """,
         subcommands: [LifecycleDemoCommand.self, SupervisorDemoCommand.self])
 
     @Option(help: "Limit of each service's group.") var limit = ByteCount.mebibytes(256)
     @Option(help: "Length of the demo.") var seconds = 20.0
-    @Option(help: "Where to draw what happened. (default: out/demo.svg)", completion: .file()) var svg: String?
-    @Flag(help: "Simulate, even where a real group could be made.") var simulate = false
-    @Flag(help: "Never simulate: exit with 69 where no group can be made.") var real = false
+    @Option(help: "File for the drawing. (default: out/demo.svg)", completion: .file()) var svg: String?
+    @Flag(help: "Simulate even if a real group could be made.") var simulate = false
+    @Flag(help: "Never simulate: exit with 69 if no group can be made.") var real = false
 
     func validate() throws {
         try Allowed.size(limit, "--limit", in: .mebibytes(64) ... .gibibytes(1))
@@ -29,7 +29,7 @@ struct DemoCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            if simulate { return try simulated(because: "--simulate asks for it") }
+            if simulate { return try simulated(because: "requested by --simulate") }
             do {
                 let demo = try Demo(limit: limit, seconds: seconds)
                 let (without, with) = try demo.run()
@@ -39,7 +39,7 @@ struct DemoCommand: ParsableCommand {
             } catch let refusal as GroupMaker.Refusal where real {
                 throw Failure.unavailable("\(refusal); \(GroupMaker.Refusal.remedy)")
             } catch let refusal as GroupMaker.Refusal {
-                Output.line("\(refusal). For the real thing, \(GroupMaker.Refusal.remedy).")
+                Output.line("\(refusal). For a real run, \(GroupMaker.Refusal.remedy).")
                 try simulated(because: "no group could be made")
             }
         }
@@ -47,7 +47,7 @@ struct DemoCommand: ParsableCommand {
 
     private func simulated(because reason: String) throws {
         Output.line(
-            "What follows is SIMULATED (\(reason)): the library's real decisions on a drawn service; no process, no kernel."
+            "What follows is SIMULATED (\(reason)): the library's real decisions on a modelled service; no process, no kernel."
         )
         let (without, with) = DemoSimulation(limit: limit, seconds: seconds).run()
         try draw(without, with, isSimulated: true)

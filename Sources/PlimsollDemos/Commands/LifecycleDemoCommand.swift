@@ -8,19 +8,19 @@ struct LifecycleDemoCommand: ParsableCommand {
         commandName: "lifecycle",
         abstract: "Take a service process through its life cycle, freezes included, and draw it.",
         discussion: """
-            Launch, an interruption, the background with a task that is too long, SIGSTOP, the return, the control group's freezer where there is \
-            one, termination, and a second launch: about half a minute. Exit status: 0 if all that must be seen was, 1 if not (it is listed).
+            Launch, an interruption, the background with a task that takes too long, SIGSTOP, the return, the control group's freezer if there is \
+            one, termination, and a second launch: about half a minute. Exit status: 0 if all expectations were met, 1 if not (the output lists them).
             """)
 
     @ParentCommand var demo: DemoCommand
-    @Option(help: "Where to draw what happened.", completion: .file()) var svg = "out/lifecycle.svg"
-    @Flag(help: "Exit with 69 where no group can be made to be frozen, instead of leaving that out.")
+    @Option(help: "File for the drawing.", completion: .file()) var svg = "out/lifecycle.svg"
+    @Flag(help: "Exit with 69 if no group can be frozen, instead of skipping that part.")
     var requireFreezer = false
 
     func run() throws {
         try reportingFailure {
             let (group, refusal) = makeGroup()
-            if requireFreezer, let refusal { throw Failure.unavailable("nothing can be frozen here: \(refusal)") }
+            if requireFreezer, let refusal { throw Failure.unavailable("cannot freeze a group: \(refusal)") }
             let record = try ScratchDirectory.with("lifecycle") { directory in
                 try LifecycleDemo(directory: directory, group: group, refusal: refusal).play()
             }
@@ -42,8 +42,8 @@ struct LifecycleDemoCommand: ParsableCommand {
             Output.line("\(missed.contains(expectation.name) ? "NOT SEEN" : "seen")  \(expectation.name)")
         }
         Output.line(
-            "result: \(all.count - missed.count) of \(all.count) seen"
-                + (record.freezerRefusal == nil ? "" : ", the freezer left out"))
+            "result: \(all.count - missed.count) of \(all.count) observed"
+                + (record.freezerRefusal == nil ? "" : ", the freezer skipped"))
         if !missed.isEmpty { throw ExitCode.failure }
     }
 }
@@ -68,7 +68,7 @@ struct LifecycleServiceCommand: ParsableCommand {
                 try await service.run()
                 return ExitCode.success
             } catch {
-                Output.error("plimsoll: \(error)")
+                Output.problem("\(error)")
                 return ExitCode.failure
             }
         }
@@ -76,7 +76,7 @@ struct LifecycleServiceCommand: ParsableCommand {
             while let line = readLine() {
                 guard let request = LifecycleRequest(rawValue: line) else { continue }
                 Task {
-                    do { try await service.take(request) } catch { Output.error("plimsoll: \(request): \(error)") }
+                    do { try await service.take(request) } catch { Output.problem("\(request): \(error)") }
                 }
             }
             // End of input: the parent is gone.

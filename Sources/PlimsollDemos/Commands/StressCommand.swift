@@ -7,23 +7,23 @@ import PlimsollLinux
 struct StressCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stress",
-        abstract: "Count who survives bursts of memory under a real limit, without and with Plimsoll.",
+        abstract: "Count processes that survive bursts of memory under a real limit, without and with Plimsoll.",
         discussion: """
             Scenarios: \(Scenario.allCases.map(\.rawValue).joined(separator: ", ")). Protections: none, reactive (a cache on the heap and a \
             manager), volatile (a cache in volatile memory and no manager).
             Each run is a process of its own in a group of its own; the verdict is its exit status and the kernel's count of kills.
             """)
 
-    @Option(help: "Runs of each.") var runs = 6
+    @Option(help: "Runs of each scenario and protection.") var runs = 6
     @Option(help: "Scenarios, separated by commas; all by default.") var scenario: String?
     @Option(help: "Protections, separated by commas.") var protection = "none,reactive,volatile"
     @Option(help: "Limit of each group.") var limit = ByteCount.mebibytes(512)
-    @Option(help: "Runs side by side.") var parallel = 1
+    @Option(help: "Number of concurrent runs.") var parallel = 1
     @Option(help: "Seed of bursts and traffic; each run has its own.") var seed: UInt64 = 1
-    @Option(help: "Where page-cache may write a file; a directory on a disk.", completion: .directory) var directory =
+    @Option(help: "Directory on a disk for the file of page-cache.", completion: .directory) var directory =
         "."
-    @Flag(help: "Let the groups swap; else swap can't hide what a limit does.") var swap = false
-    @Flag(help: "A JSON line a summary instead of the table.") var json = false
+    @Flag(help: "Let the groups swap; by default swap cannot hide the effect of the limit.") var swap = false
+    @Flag(help: "Print a JSON line per summary instead of the table.") var json = false
 
     func validate() throws {
         try Allowed.count(runs, "--runs", in: 1...1000)
@@ -66,8 +66,8 @@ struct EnterCommand: ParsableCommand {
         commandName: "_enter", abstract: "Part of `run`.", shouldDisplay: false)
 
     @Option(help: "Directory of a group to enter.") var group: [String] = []
-    @Option(help: "What to become; found by PATH unless it holds a slash.") var path: String
-    @Argument(parsing: .postTerminator, help: "Its arguments, its name first.") var arguments: [String] = []
+    @Option(help: "Program to execute; searched for in PATH unless the name has a slash.") var path: String
+    @Argument(parsing: .postTerminator, help: "Arguments of the program, its name first.") var arguments: [String] = []
 
     /// A shell's two exit statuses: the command cannot be run (126), the command does not exist (127).
     private static let cannotRun = ExitCode(126), notFound = ExitCode(127)
@@ -78,7 +78,7 @@ struct EnterCommand: ParsableCommand {
                 // 0 means the writing process.
                 try ControlFile.write("0", to: directory + "/cgroup.procs")
             } catch {
-                Output.error("plimsoll: cannot enter \(error)")
+                Output.problem("cannot enter \(error)")
                 throw ExitCode(69)
             }
         }
@@ -86,7 +86,7 @@ struct EnterCommand: ParsableCommand {
         argv.append(nil)
         execvp(path, argv)
         let reason = errno
-        Output.error("plimsoll: \(printable(path)): \(String(cString: strerror(reason)))")
+        Output.problem("cannot execute \(printable(path)): \(String(cString: strerror(reason)))")
         throw reason == ENOENT ? Self.notFound : Self.cannotRun
     }
 }

@@ -5,15 +5,15 @@ import Plimsoll
 struct SupervisorDemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "supervisor",
-        abstract: "Run three services under one limit, first without a supervisor and then with one, and draw both.",
+        abstract: "Compare three services under one limit without and with a supervisor, and draw both runs.",
         discussion: """
-            One service matters, one stands by, and one takes more and more. Without a supervisor the kernel kills the largest; with `plimsoll supervise` \
-            the one that grows is warned, made to stand still and ended in good order. Exit status: 0 if just that was seen, 1 if not, 69 where no group can be made.
+            One service is important, one is idle, and one keeps growing. Without a supervisor the kernel kills the largest; with `plimsoll supervise` \
+            the growing one is warned, suspended and ended in order. Exit status: 0 if both were observed, 1 if not, 69 if no group can be made.
             """)
 
     @ParentCommand var demo: DemoCommand
-    @Option(help: "Where to draw what happened.", completion: .file()) var svg = "out/supervisor.svg"
-    @Option(help: "Seconds that each of both takes.") var length = 14.0
+    @Option(help: "File for the drawing.", completion: .file()) var svg = "out/supervisor.svg"
+    @Option(help: "Seconds of each of the two runs.") var length = 14.0
 
     func validate() throws { try Allowed.seconds(length, "--length", in: 8...600) }
 

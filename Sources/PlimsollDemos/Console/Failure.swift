@@ -18,15 +18,20 @@ package func reportingFailure<Result>(_ body: () throws -> Result) throws -> Res
     do {
         return try body()
     } catch let failure as Failure {
-        Output.error("plimsoll: " + failure.reason)
+        Output.problem(failure.reason)
         throw failure.status
     }
 }
 
 /// Whole lines to the standard streams, unbuffered, so that output through a pipe is readable as events happen.
 package enum Output {
+    /// Name of the running program, for example `plimsoll` or `plimsoll-bench`.
+    package static let program = CommandLine.arguments.first?.split(separator: "/").last.map(String.init) ?? "plimsoll"
+
     package static func line(_ text: String) { write(text + "\n", to: STDOUT_FILENO) }
     package static func error(_ text: String) { write(text + "\n", to: STDERR_FILENO) }
+    /// Prints an error message, which begins with the name of the program.
+    package static func problem(_ text: String) { error("\(program): \(text)") }
     package static func raw(_ text: String) { write(text, to: STDOUT_FILENO) }
     package static var isTerminal: Bool { isatty(STDOUT_FILENO) == 1 }
 

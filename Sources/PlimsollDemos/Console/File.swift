@@ -6,7 +6,7 @@ package enum File {
     /// Writes `text` to a draft beside `path` and renames the draft. Makes missing directories.
     package static func write(_ text: String, to path: String) throws {
         func check(_ succeeded: Bool, _ what: String) throws {
-            if !succeeded { throw Failure.failed("\(printable(what)): \(String(cString: strerror(errno)))") }
+            if !succeeded { throw Failure.failed("cannot use \(printable(what)): \(String(cString: strerror(errno)))") }
         }
         for index in path.indices.dropFirst() where path[index] == "/" {
             let directory = String(path[..<index])
@@ -20,7 +20,7 @@ package enum File {
         close(descriptor)
         guard isWritten, rename(draft, path) == 0 else {
             if !isWritten { errno = reason }
-            let failure = Failure.failed("\(printable(path)): \(String(cString: strerror(errno)))")
+            let failure = Failure.failed("cannot use \(printable(path)): \(String(cString: strerror(errno)))")
             unlink(draft)
             throw failure
         }

@@ -43,7 +43,7 @@ struct FreezerGroup {
         let guest = try? start(["--help"])
         guard let guest, guest.waitForEnd() == .exited(0) else {
             remove()
-            throw Refusal(description: "no process can be put into \(directory)")
+            throw Refusal(description: "cannot put a process into \(directory)")
         }
     }
 

@@ -13,7 +13,7 @@ package struct GroupMaker {
     /// Error if no group could be made, with a reason for each hierarchy.
     package struct Refusal: Error, CustomStringConvertible {
         var reasons: [String]
-        package var description: String { "no control group can be made here: " + reasons.joined(separator: "; ") }
+        package var description: String { "cannot make a control group: " + reasons.joined(separator: "; ") }
 
         /// Advice for the user.
         package static let remedy = """
@@ -34,7 +34,7 @@ package struct GroupMaker {
         let directoryName = "plimsoll-\(getpid())-\(name)"
         for candidate in candidates(&reasons) {
             if candidate.version == .v1, high != nil {
-                reasons.append("memory.high is known to cgroup v2 only, and memory is on v1 here")
+                reasons.append("memory.high needs cgroup v2, and memory is on v1 here")
                 continue
             }
             let directory = candidate.parent + "/" + directoryName

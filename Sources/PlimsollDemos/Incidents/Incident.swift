@@ -24,7 +24,7 @@ package enum Incident: String, CaseIterable {
         case .heldDentries: "dentries and inodes in use grow towards the limit"
         case .sealed: "memory is held by sessions that only admitted requests end"
         case .lowerFloor: "the parent's limit, shared with a neighbour, is below the group's own"
-        case .sockets: "socket buffers grow, which no reclaim frees"
+        case .sockets: "socket buffers grow, which the kernel cannot reclaim"
         }
     }
 

@@ -33,7 +33,7 @@ final class Door: Sendable {
             state.withLock { if $0.listener?.descriptor == listener.descriptor { $0.listener = nil } }
             listener.close()
         }
-        guard let thread else { throw Failure.failed("no thread could be started to listen") }
+        guard let thread else { throw Failure.failed("cannot start a thread to listen") }
         thread.detach()
         return port
     }

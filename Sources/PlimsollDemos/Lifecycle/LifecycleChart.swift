@@ -83,7 +83,7 @@ struct LifecycleChart {
             "\(Text.number(($0.to - $0.from).inSeconds)) s by \($0.isFreezer ? "the freezer" : "SIGSTOP")"
         }
         return
-            "\(answered) of \(record.requests.count) requests answered; stood still for \(stood.joined(separator: " and "))"
+            "\(answered) of \(record.requests.count) requests answered; suspended for \(stood.joined(separator: " and "))"
     }
 
     private var description: String {
@@ -95,7 +95,7 @@ struct LifecycleChart {
     /// Returns the marks above the lanes.
     static func marks(_ record: LifecycleRecord) -> [(at: Duration, text: String)] {
         let names: [(LifecycleRecord.Step, String)] = [
-            (.launch, "launch"), (.interrupt, "interruption"), (.resume, "it ends"), (.task, "long task"),
+            (.launch, "launch"), (.interrupt, "interruption"), (.resume, "end of it"), (.task, "long task"),
             (.background, "to the background"),
             (.stop, "SIGSTOP"), (.go, "SIGCONT"), (.foreground, "to the foreground"), (.freeze, "frozen"),
             (.thaw, "thawed"), (.terminate, "SIGTERM"),
@@ -194,7 +194,7 @@ struct LifecycleChart {
         for outcome in LifecycleRecord.Outcome.allCases {
             svg.line((place + 2, y - 10), (place + 2, y + 2), outcome.rawValue)
             place += 10
-            text(outcome == .closed ? "nobody listens" : outcome == .silent ? "no answer" : outcome.rawValue)
+            text(outcome == .closed ? "not listening" : outcome == .silent ? "no answer" : outcome.rawValue)
         }
     }
 }

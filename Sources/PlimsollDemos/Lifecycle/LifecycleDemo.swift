@@ -46,7 +46,7 @@ final class LifecycleDemo {
         defer { cleanUp() }
         let client = client
         guard let thread = PlainThread({ client.run() }) else {
-            throw Failure.failed("no thread could be started for the client")
+            throw Failure.failed("cannot start a thread for the client")
         }
         defer {
             client.stop()
@@ -56,27 +56,27 @@ final class LifecycleDemo {
         try launch(.launch)
         try pass(.seconds(2.5))
 
-        try ask(.interrupt, for: .interrupt, until: "it is inactive") { $0 == .inactive }
+        try ask(.interrupt, for: .interrupt, until: "the process is inactive") { $0 == .inactive }
         try pass(.seconds(1.5))
-        try ask(.resume, for: .resume, until: "it is active again") { $0 == .active }
+        try ask(.resume, for: .resume, until: "the process is active again") { $0 == .active }
         try pass(.seconds(1))
 
         try ask(.task, for: .task)
         try see("the task has begun") { !$0.events(.began).isEmpty }
-        try ask(.background, for: .background, until: "it is in the background") { $0 == .background }
+        try ask(.background, for: .background, until: "the process is in the background") { $0 == .background }
         try see("the task has ended") { !$0.events(.ended).isEmpty }
         try pass(.seconds(1))
 
         try standStill(.stop, .go, for: .seconds(4), isFreezer: false)
         try pass(.seconds(2))
-        try ask(.foreground, for: .foreground, until: "it is active again") { $0 == .active }
+        try ask(.foreground, for: .foreground, until: "the process is active again") { $0 == .active }
         try pass(.seconds(2))
 
         if group != nil {
             try standStill(.freeze, .thaw, for: .seconds(3), isFreezer: true)
             try pass(.seconds(2))
         } else if let refusal = record.freezerRefusal {
-            timeline.tell("left out: freezing by the control group; \(refusal)", record, at: now)
+            timeline.tell("skipped the freeze by the control group: \(refusal)", record, at: now)
         }
         try terminate(.terminate)
         try launch(.relaunch)
@@ -98,8 +98,8 @@ final class LifecycleDemo {
             try group?.start(arguments, leashed: true)
             ?? ChildProcess(ChildProcess.itself, ["plimsoll"] + arguments, readsOutput: true, leashed: true)
         let run = run
-        try see("it listens") { !$0.events(.listening, run: run).isEmpty }
-        try see("its scenes are connected") {
+        try see("the service listens") { !$0.events(.listening, run: run).isEmpty }
+        try see("the scenes are connected") {
             Set($0.events(.transition, run: run).compactMap(\.event.unit)).count == 3
         }
     }
@@ -111,7 +111,7 @@ final class LifecycleDemo {
     )
         throws
     {
-        begin(step, "asked: \(request.rawValue)")
+        begin(step, "requested: \(request.rawValue)")
         child?.tell(request.rawValue)
         guard let isThere else { return }
         try see(what) {
@@ -128,7 +128,7 @@ final class LifecycleDemo {
         self.begin(begin, isFreezer ? "frozen by its control group" : "SIGSTOP")
         if isFreezer {
             try write { group throws(GroupError) in try group.freeze() }
-            try see("the kernel says it is frozen") { [group] _ in group?.isFrozen ?? false }
+            try see("the kernel reports the group frozen") { [group] _ in group?.isFrozen ?? false }
         } else {
             child.signal(SIGSTOP)
         }
@@ -139,7 +139,7 @@ final class LifecycleDemo {
         self.begin(end, isFreezer ? "thawed" : "SIGCONT")
         record.standstills.append(.init(from: from, to: now, isFreezer: isFreezer))
         if isFreezer { try write { group throws(GroupError) in try group.thaw() } } else { child.signal(SIGCONT) }
-        try see("it has noticed that it stood still") { $0.events(.resumed).count > resumes }
+        try see("the process has noticed its suspension") { $0.events(.resumed).count > resumes }
     }
 
     private func write(_ body: (FreezerGroup) throws(GroupError) -> Void) throws {
@@ -156,7 +156,7 @@ final class LifecycleDemo {
         }
         if !isFreezer { record.fileChanges = changes }
         timeline.tell(
-            "its file changes \(changes) times" + (isFreezer ? ", back to what it said" : ""), record, at: now)
+            "the watched file changes \(changes) times" + (isFreezer ? ", back to its first content" : ""), record, at: now)
     }
 
     private func writeFile(_ text: String) throws { try File.write(text, to: file) }
@@ -166,7 +166,7 @@ final class LifecycleDemo {
         guard let child else { return }
         begin(step, "SIGTERM")
         child.signal(SIGTERM)
-        try see("it has ended") { _ in child.poll() != nil }
+        try see("the process has ended") { _ in child.poll() != nil }
         try look()
         let status = child.ending?.status ?? 0
         record.endings.append((now, status))
@@ -196,7 +196,7 @@ final class LifecycleDemo {
         let deadline = now + Self.patience
         while !isSo(record) {
             guard now < deadline else {
-                throw Failure.failed("not seen within \(Text.number(Self.patience.inSeconds)) s: \(what)")
+                throw Failure.failed("not observed within \(Text.number(Self.patience.inSeconds)) s: \(what)")
             }
             if let ending = child?.poll(), child?.output?.isAtEnd ?? true, !isSo(record) {
                 throw Failure.failed("the service ended with status \(ending.status) before \(what)")
@@ -226,6 +226,6 @@ final class LifecycleDemo {
     /// Ends the service in any state, even while the process is stopped or frozen.
     private func cleanUp() {
         child?.end(within: .zero)
-        if let group, !group.remove() { Output.error("plimsoll: \(group.directory) could not be removed") }
+        if let group, !group.remove() { Output.problem("cannot remove \(group.directory)") }
     }
 }

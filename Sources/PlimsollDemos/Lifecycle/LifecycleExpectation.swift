@@ -22,7 +22,7 @@ struct LifecycleExpectation: Sendable {
     }
 
     private static let stay = [
-        LifecycleExpectation("launch goes by way of inactive to active, and requests are answered") {
+        LifecycleExpectation("the launch goes from inactive to active, and requests are answered") {
             $0.path(from: .launch, to: .interrupt) == [.inactive, .active]
                 && $0.outcomes(from: .launch, to: .interrupt).contains(.answered)
         },
@@ -31,16 +31,16 @@ struct LifecycleExpectation: Sendable {
                 && $0.events(.restored, run: 1).first?.event.number == 0
         },
         LifecycleExpectation(
-            "a scene that a user asked for comes up in front, one that the system asked for in the background"
+            "a scene that a user requested starts in the foreground, one that the system requested in the background"
         ) {
             $0.path(from: .launch, to: .interrupt, of: "tenant-42").last == .active
                 && $0.path(from: .launch, to: .interrupt, of: "archive") == [.background]
         },
-        LifecycleExpectation("an interruption makes it inactive, and nothing more") {
+        LifecycleExpectation("an interruption makes the process inactive, and changes nothing else") {
             $0.path(from: .interrupt, to: .resume) == [.inactive]
                 && $0.outcomes(from: .interrupt, to: .resume).contains(.refused)
         },
-        LifecycleExpectation("it ticks in the foreground, and not while it is inactive") { record in
+        LifecycleExpectation("the ticker runs in the foreground, and not while the process is inactive") { record in
             // The process becomes inactive later than its scenes.
             let inactive =
                 record.events(.transition, from: .interrupt, to: .resume).first {
@@ -50,16 +50,16 @@ struct LifecycleExpectation: Sendable {
                 && record.events(.tick, from: .interrupt, to: .resume).allSatisfy { $0.at <= inactive + slack }
                 && !record.events(.tick, from: .resume, to: .background).isEmpty
         },
-        LifecycleExpectation("after the interruption it is active, and requests are answered") {
+        LifecycleExpectation("after the interruption the process is active, and requests are answered") {
             $0.path(from: .resume, to: .background) == [.active]
                 && $0.outcomes(from: .resume, to: .background).contains(.answered)
         },
-        LifecycleExpectation("in the background nobody listens") {
+        LifecycleExpectation("in the background the port is closed") {
             $0.path(from: .background, to: .stop) == [.inactive, .background]
                 && $0.outcomes(from: .background, to: .stop).contains(.closed)
                 && !$0.outcomes(from: .stop, to: .foreground).contains { $0 == .answered || $0 == .silent }
         },
-        LifecycleExpectation("the scenes are in the background before the process is") { record in
+        LifecycleExpectation("the scenes are in the background before the process") { record in
             let scene = record.events(.transition, from: .background, to: .stop).first {
                 $0.event.unit == "tenant-42" && $0.event.state == .background
             }
@@ -70,7 +70,7 @@ struct LifecycleExpectation: Sendable {
             return scene.at <= process.at
         },
         LifecycleExpectation(
-            "before it is in the background it has closed its door, given the lock back, saved its state and wiped its key, in this order"
+            "before the background, the process closed its port, released the lock, saved its state and wiped its key, in this order"
         ) {
             record in
             let kinds: [LifecycleEvent.Kind] = [.closed, .unlocked, .saved, .wiped]
@@ -81,7 +81,7 @@ struct LifecycleExpectation: Sendable {
             guard let there, done.count == kinds.count else { return false }
             return zip(done, done.dropFirst() + [there.at]).allSatisfy { $0 <= $1 }
         },
-        LifecycleExpectation("a task is asked to stop when its time in the background is spent, and does") { record in
+        LifecycleExpectation("a task is asked to stop when its background time is spent, and stops") { record in
             guard let begun = record.steps[.background], let expired = record.events(.expired).first,
                 record.events(.expired).count == 1,
                 let ended = record.events(.ended).first
@@ -90,12 +90,12 @@ struct LifecycleExpectation: Sendable {
                 && expired.at - begun >= LifecycleDemo.allowance
                 && ended.event.number ?? 100 < 100
         },
-        LifecycleExpectation("a stop by signal is noticed when it is over: it was suspended") {
+        LifecycleExpectation("a stop by signal is noticed on resume, as suspended") {
             $0.path(from: .go, to: .foreground) == [.suspended, .background]
                 && gap($0, after: .go, to: .foreground, of: 0)
         },
         LifecycleExpectation(
-            "many changes of a file meanwhile are one event, after the return and before any tick, and say what holds"
+            "many changes of a file meanwhile are one event, after the return and before any tick, with the current content"
         ) { record in
             let changes = record.events(.changed, from: .go, to: .foreground)
             guard let change = changes.first, changes.count == 1,
@@ -106,10 +106,10 @@ struct LifecycleExpectation: Sendable {
                 && resumed.at <= change.at
                 && change.at <= tick.at
         },
-        LifecycleExpectation("ticks that a stop took away are not made up for in a burst") {
+        LifecycleExpectation("ticks missed during a stop are not repeated in a burst") {
             noBurst($0, of: 0, missing: 2)
         },
-        LifecycleExpectation("in the foreground it takes the lock again, in a higher epoch, and reads its key") {
+        LifecycleExpectation("in the foreground the process acquires the lock again, in a higher epoch, and reads its key") {
             record in
             let epochs = record.events(.locked, run: 1).compactMap(\.event.number),
                 after = record.events(.resumed, run: 1).compactMap(\.event.number)
@@ -117,7 +117,7 @@ struct LifecycleExpectation: Sendable {
             return epochs[0] < stopped && stopped < epochs[1]
                 && !record.events(.filled, from: .foreground, to: .terminate).isEmpty
         },
-        LifecycleExpectation("in the foreground it listens and answers again, and the scene is in front") {
+        LifecycleExpectation("in the foreground the process listens and answers again, and the scene is in the foreground") {
             $0.path(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate) == [.inactive, .active]
                 && $0.outcomes(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate).contains(
                     .answered)
@@ -126,20 +126,20 @@ struct LifecycleExpectation: Sendable {
     ]
 
     private static let freezer = [
-        LifecycleExpectation("ticks that the freezer took away are not made up for in a burst") {
+        LifecycleExpectation("ticks missed during a freeze are not repeated in a burst") {
             noBurst($0, of: 1, missing: 6)
         },
-        LifecycleExpectation("a file that says what it said before is no change") {
+        LifecycleExpectation("a file with its earlier content counts as unchanged") {
             $0.steps[.thaw] != nil && $0.events(.changed, from: .freeze).isEmpty
         },
-        LifecycleExpectation("a frozen service answers nobody, and keeps them waiting") {
+        LifecycleExpectation("a frozen service answers no request, and clients wait") {
             guard let standstill = $0.standstills.last else { return false }
             let meanwhile = $0.requests.filter {
                 $0.at > standstill.from && $0.at + RequestClient.patience < standstill.to
             }
             return meanwhile.contains { $0.outcome == .silent } && !meanwhile.contains { $0.outcome == .answered }
         },
-        LifecycleExpectation("a freeze in the foreground is noticed when it is over, and requests are answered") {
+        LifecycleExpectation("a freeze in the foreground is noticed on resume, and requests are answered") {
             gap($0, after: .thaw, to: .terminate, of: $0.standstills.count - 1)
                 && $0.path(from: .thaw, to: .terminate).isEmpty
                 && $0.outcomes(from: .thaw, to: .terminate).contains(.answered)
@@ -166,12 +166,12 @@ struct LifecycleExpectation: Sendable {
     }
 
     private static let end = [
-        LifecycleExpectation("SIGTERM ends it in good order") {
+        LifecycleExpectation("SIGTERM ends the process in order") {
             $0.path(from: .terminate, to: .end) == [.inactive, .notRunning]
                 && $0.events(.terminating, run: 1).count == 1
                 && $0.endings.first?.status == 0
         },
-        LifecycleExpectation("the second launch gives back what the first one saved last") { record in
+        LifecycleExpectation("the second launch restores the last state that the first saved") { record in
             guard let saved = record.events(.saved, run: 1).last?.event.number,
                 let restored = record.events(.restored, run: 2).first
             else {
@@ -179,7 +179,7 @@ struct LifecycleExpectation: Sendable {
             }
             return saved > 0 && restored.event.number == saved && restored.event.cause == "clean"
         },
-        LifecycleExpectation("the second launch comes up and ends like the first") {
+        LifecycleExpectation("the second launch starts and ends like the first") {
             $0.path(from: .relaunch, to: .over) == [.inactive, .active] && $0.endings.count == 2
                 && $0.endings.last?.status == 0
         },

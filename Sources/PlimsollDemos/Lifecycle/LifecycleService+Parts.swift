@@ -16,7 +16,7 @@ extension LifecycleService {
             },
             restore: { [orders] bytes in
                 guard let count = Int(String(decoding: bytes, as: UTF8.self)) else {
-                    throw Failure.failed("\(bytes.count) bytes that are no number")
+                    throw Failure.failed("\(bytes.count) bytes that are not a number")
                 }
                 orders.set(count)
             })
@@ -57,7 +57,7 @@ extension LifecycleService {
     func holdExclusively(_ door: Door) throws -> (listener: ExclusiveResource, lock: ExclusiveResource) {
         let path = directory + "/lock"
         let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard file >= 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
+        guard file >= 0 else { throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))") }
         let lock = ExclusiveResource(
             "lock", kind: .lock, after: ["http"], isHeld: false,
             release: {
@@ -66,7 +66,7 @@ extension LifecycleService {
             },
             reacquire: { epoch in
                 guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
-                    throw Failure.failed("\(path): \(String(cString: strerror(errno)))")
+                    throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))")
                 }
                 LifecycleEvent(.locked, number: Int(epoch)).emit()
             })

@@ -49,7 +49,7 @@ final class LifecycleService: Sendable {
             event.microseconds = context.gap.map { Int($0.length.inNanoseconds / 1000) }
             event.emit()
         }
-        lifecycle.onTerminate("last word") { _ in LifecycleEvent(.terminating).emit() }
+        lifecycle.onTerminate("report of the end") { _ in LifecycleEvent(.terminating).emit() }
         let steps = lifecycle.transitions
         let teller = Task {
             for await step in steps {

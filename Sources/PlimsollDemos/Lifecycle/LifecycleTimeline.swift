@@ -31,7 +31,7 @@ struct LifecycleTimeline {
         switch outcome {
         case .answered: "  requests are answered"
         case .refused: "  requests are refused (503)"
-        case .closed: "  nobody listens"
+        case .closed: "  not listening"
         case .silent: "  requests are not answered"
         }
     }
@@ -43,9 +43,9 @@ struct LifecycleTimeline {
         case .restored: return "  state restored: \(number) requests answered so far (run before: \(cause))"
         case .transition: return "\(event.unit ?? ""): \(event.from ?? "") → \(event.to ?? "") (\(cause))"
         case .listening: return "  listens on port \(number)"
-        case .closed: return "  listens no longer"
-        case .locked: return "  lock taken, epoch \(number)"
-        case .unlocked: return "  lock given back"
+        case .closed: return "  stopped listening"
+        case .locked: return "  lock acquired, epoch \(number)"
+        case .unlocked: return "  lock released"
         case .filled: return "  key read"
         case .wiped: return "  key wiped"
         case .saved: return "  state saved: \(number) requests answered"
@@ -54,9 +54,9 @@ struct LifecycleTimeline {
         case .expired: return "  long task asked to stop (\(cause))"
         case .ended: return "  long task ended after \(number) parts of 100"
         case .resumed:
-            return "  runs again: \(cause) for \(Text.number(Double(event.microseconds ?? 0) / 1e6)) s"
+            return "  resumed: \(cause) for \(Text.number(Double(event.microseconds ?? 0) / 1e6)) s"
         case .changed: return "  file changed \(number) times, one event: \(event.to ?? "")"
-        case .terminating: return "  last word"
+        case .terminating: return "  terminating"
         }
     }
 }

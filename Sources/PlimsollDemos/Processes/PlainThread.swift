@@ -30,7 +30,7 @@ package final class PlainThread {
     package static func run<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Value, any Error>) in
             let thread = PlainThread { done.resume(with: Result(catching: body)) }
-            guard let thread else { return done.resume(throwing: Failure.failed("no thread could be started")) }
+            guard let thread else { return done.resume(throwing: Failure.failed("cannot start a thread")) }
             thread.detach()
         }
     }

@@ -85,14 +85,14 @@ struct Narrative {
             row += ", \(Text.mebibytes(sample.fixed)) MiB fixed, working set \(Text.mebibytes(sample.workingSet))"
         }
         if taken > .zero {
-            row += ", the kernel took \(Text.mebibytes(taken)) MiB"
+            row += ", the kernel reclaimed \(Text.mebibytes(taken)) MiB"
             taken = .zero
         }
         if !purges.isEmpty {
             let back = purges.reduce(ByteCount.zero) { $0 + max(.zero, $1.fall) }
             let longest = purges.map(\.took).max() ?? .zero
             row +=
-                ", \(Text.mebibytes(back)) MiB given back in \(purges.count) (longest \(Text.number(longest.milliseconds)) ms)"
+                ", \(Text.mebibytes(back)) MiB released in \(purges.count) (longest \(Text.number(longest.milliseconds)) ms)"
             purges = []
         }
         Output.line(row)

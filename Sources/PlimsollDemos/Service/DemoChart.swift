@@ -104,7 +104,7 @@ struct DemoChart {
                 svg.text("with Plimsoll", x: x(middle.at), y: y(middle.usage) + 34, "withtext", anchor: .middle)
                 svg.path(record.samples.map { (x: x($0.at), y: y($0.fixed)) }, "fixed")
                 svg.text(
-                    "of it, what the kernel can't take", x: x(middle.at), y: y(middle.fixed) + 18, "withtext",
+                    "of it, not reclaimable", x: x(middle.at), y: y(middle.fixed) + 18, "withtext",
                     anchor: .middle)
             } else {
                 svg.text("without", x: x(at.at) - 8, y: y(at.usage), "withouttext", anchor: .end)
@@ -139,7 +139,7 @@ struct DemoChart {
             place += 100
         }
         svg.text(
-            "level of the service with Plimsoll; a tick above it is a purge (blue) or what the kernel took (violet)",
+            "level of the service with Plimsoll; a tick above marks a purge (blue) or a reclaim by the kernel (violet)",
             x: place, y: height - 16,
             "minor")
     }

@@ -63,7 +63,7 @@ struct DemoRecord {
     /// Returns `nil` while the service answers, else the problem. A service with a problem may still end when asked
     /// to.
     func standstill(at now: Duration) -> String? {
-        now - answeredAt < Self.patience ? nil : "answered nobody after \(Text.number(answeredAt.inSeconds)) s"
+        now - answeredAt < Self.patience ? nil : "answered no request after \(Text.number(answeredAt.inSeconds)) s"
     }
 
     /// Sum of the measured falls.
@@ -86,8 +86,8 @@ struct DemoRecord {
     static func result(without: DemoRecord, with: DemoRecord) -> String {
         """
         result: without=\(without.outcome), with=\(with.outcome), \
-        served \(with.served) requests, \(Text.mebibytes(with.givenBack)) MiB given back, \
-        \(Text.mebibytes(with.taken)) MiB taken by the kernel
+        served \(with.served) requests, \(Text.mebibytes(with.givenBack)) MiB released, \
+        \(Text.mebibytes(with.taken)) MiB reclaimed by the kernel
         """
     }
 

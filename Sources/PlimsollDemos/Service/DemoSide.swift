@@ -46,7 +46,7 @@ final class DemoSide {
             SteadyClock.sleep(.milliseconds(5))
         }
         throw Failure.failed(
-            "the service \(record.name) Plimsoll did not begin to listen within \(Text.number(limit.inSeconds)) s")
+            "the service \(record.name) Plimsoll did not start to listen within \(Text.number(limit.inSeconds)) s")
     }
 
     /// Takes a sample and reads the service's events since the last call. Returns the items for the narrative.
@@ -87,7 +87,7 @@ final class DemoSide {
         child.end(within: .zero)
         stopTraffic()
         if !group.remove() {
-            Output.error("plimsoll: \(group.directories.joined(separator: ", ")) could not be removed")
+            Output.problem("cannot remove \(group.directories.joined(separator: ", "))")
         }
     }
 
@@ -106,7 +106,7 @@ final class DemoSide {
             record.fate = .killed(at: now)
         } else {
             record.fate = .other(
-                "ended with status \(ending.status), which is not the kernel's doing (\(group.kills) OOM kills)")
+                "ended with status \(ending.status), not by the kernel (\(group.kills) OOM kills)")
         }
     }
 

@@ -21,7 +21,7 @@ struct Socket {
         guard result else {
             let reason = errno
             socket.close()
-            throw Failure.unavailable("no socket on 127.0.0.1: \(String(cString: strerror(reason)))")
+            throw Failure.unavailable("cannot listen on 127.0.0.1: \(String(cString: strerror(reason)))")
         }
         return (socket, UInt16(bigEndian: address.sin_port))
     }
@@ -48,7 +48,7 @@ struct Socket {
 
     private init() throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { throw Failure.unavailable("no socket: \(String(cString: strerror(errno)))") }
+        guard descriptor >= 0 else { throw Failure.unavailable("cannot make a socket: \(String(cString: strerror(errno)))") }
     }
 
     private init(descriptor: Int32) { self.descriptor = descriptor }

@@ -147,7 +147,7 @@ package final class Ramp: Sendable {
             start != MAP_FAILED
         else {
             // No limit of the group causes this: address space or the machine itself has run out.
-            Output.error("plimsoll: mmap: \(String(cString: strerror(errno)))")
+            Output.problem("cannot map memory: \(String(cString: strerror(errno)))")
             exit(1)
         }
         return start

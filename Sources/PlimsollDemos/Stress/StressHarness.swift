@@ -62,7 +62,7 @@ struct StressHarness {
         switch outcome {
         case .survived(let result): "survived, kept \(result.keptEntries) entries, lost \(result.lostEntries)"
         case .killed: "killed"
-        case .invalid(let reason): "proves nothing: \(reason)"
+        case .invalid(let reason): "inconclusive: \(reason)"
         }
     }
 
@@ -72,7 +72,7 @@ struct StressHarness {
             // Files on tmpfs are not reclaimable page cache.
             let isInMemory =
                 FileSystem.type(of: directory).map { ["tmpfs", "ramfs", "devtmpfs", "rootfs"].contains($0) } ?? false
-            return isInMemory ? "\(directory) lies in memory; --directory may name one on a disk" : nil
+            return isInMemory ? "\(directory) is in memory; name a directory on a disk with --directory" : nil
         case .limitCut:
             return ControlGroup(HostKernel()).version == .v1
                 ? "version 1 refuses a limit below what cannot be reclaimed" : nil

@@ -49,7 +49,7 @@ final class StressRun {
         if let ending { return outcome(ending) }
         if SteadyClock.now > deadline {
             child.end(within: .zero)
-            return .invalid("it took longer than \(Text.number(scenario.patience(limit: limit).inSeconds)) s")
+            return .invalid("the run took longer than \(Text.number(scenario.patience(limit: limit).inSeconds)) s")
         }
         return nil
     }
@@ -57,7 +57,7 @@ final class StressRun {
     func cleanUp() {
         child.end(within: .zero)
         if !group.remove() {
-            Output.error("plimsoll: \(group.directories.joined(separator: ", ")) could not be removed")
+            Output.problem("cannot remove \(group.directories.joined(separator: ", "))")
         }
     }
 
@@ -66,17 +66,17 @@ final class StressRun {
         let kills = group.kills
         if ending == .exited(0), kills == 0, let result {
             return result.wrongBytes == 0
-                ? .survived(result) : .invalid("\(result.wrongBytes) wrong bytes in what the cache kept")
+                ? .survived(result) : .invalid("\(result.wrongBytes) wrong bytes in the values that the cache kept")
         }
         if ending == .signalled(SIGKILL), kills > 0 { return .killed }
-        return .invalid("it ended with status \(ending.status) and \(kills) OOM kills")
+        return .invalid("the process ended with status \(ending.status) and \(kills) OOM kills")
     }
 
     private func lowerLimit() {
         do {
             try group.setLimit(limit * 0.5)
         } catch {
-            problem = "the limit could not be lowered: \(error)"
+            problem = "cannot lower the limit: \(error)"
             child.end(within: .zero)
         }
     }

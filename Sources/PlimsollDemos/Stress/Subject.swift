@@ -33,7 +33,7 @@ final class Subject: Sendable {
         self.seed = seed
         self.directory = directory
         let own = ControlGroup(HostKernel())
-        guard let memory = own.memory.path else { throw Failure.unavailable("the subject is in no group") }
+        guard let memory = own.memory.path else { throw Failure.unavailable("the process is in no group") }
         group = LimitedGroup(version: own.version, memory: memory, stall: own.unified.path)
     }
 
@@ -122,7 +122,7 @@ final class Subject: Sendable {
             if !cache.insert(value(key), forKey: key) { SteadyClock.sleep(.milliseconds(1)) }
             key += 1
             guard SteadyClock.now < deadline else {
-                throw Failure.failed("the cache could not be filled: \(cache.byteCount) of \(limit * plan.cache)")
+                throw Failure.failed("cannot fill the cache: \(cache.byteCount) of \(limit * plan.cache)")
             }
         }
         keyEnd.store(key, ordering: .relaxed)
@@ -134,12 +134,12 @@ final class Subject: Sendable {
         guard plan.pageCache > 0 else { return nil }
         let path = directory + "/plimsoll-stress-\(getpid())"
         let file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard file >= 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
+        guard file >= 0 else { throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))") }
         // Unlinked from here on: no file is left behind, however this process ends.
         unlink(path)
         let block = [UInt8](repeating: 7, count: 1 << 20)
         for _ in 0..<(limit * plan.pageCache).bytes >> 20 where write(file, block, block.count) != block.count {
-            throw Failure.failed("\(path): \(String(cString: strerror(errno)))")
+            throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))")
         }
         fdatasync(file)
         return file

@@ -8,21 +8,21 @@ import PlimsollSupervisor
 /// Runs units under a supervisor.
 struct SuperviseCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "supervise", abstract: "Run services, and when memory is short suspend and end them in order.",
+        commandName: "supervise", abstract: "Run services, and suspend or end them in order when memory is short.",
         discussion: """
-            docs/Units.md tells what a units file says. SIGHUP reads it again and takes up what is different; SIGTERM ends all units, or leaves them to the \
-            next supervisor with --leave-units. Exit status: 0 when stopped, 1 if it can't go on, 69 where no unit could be run in a group, 78 if the file is wrong.
+            docs/Units.md describes the units file. SIGHUP reads the file again and applies the differences; SIGTERM ends all units, or leaves them to the \
+            next supervisor with --leave-units. Exit status: 0 when stopped, 1 after a fatal error, 69 if no unit can run in a group, 78 if the file is wrong.
             """)
 
-    @Argument(help: "Units to run.", completion: .file(extensions: ["yaml", "yml"])) var file: String
-    @Option(help: "For its sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)")
+    @Argument(help: "Units file, with the units to run.", completion: .file(extensions: ["yaml", "yml"])) var file: String
+    @Option(help: "Directory for the supervisor's sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)")
     var directory: String?
-    @Option(help: "Where to append every decision and what came of it, for `explain`.") var audit: String?
-    @Option(help: "What the names of its groups begin with.") var prefix = "plimsoll"
-    @Flag(help: "Decide and tell, but do nothing to what runs.") var dryRun = false
+    @Option(help: "File to append every decision and outcome to, for `explain`.") var audit: String?
+    @Option(help: "Prefix of the names of the supervisor's groups.") var prefix = "plimsoll"
+    @Flag(help: "Decide and report, without acting on units.") var dryRun = false
     @Flag(help: "Print records as JSON lines.") var json = false
-    @Flag(help: "Let units run on when it stops.") var leaveUnits = false
-    @Flag(help: "Move into a group of its own if only that lets units have groups: for delegated groups.") var ownLeaf =
+    @Flag(help: "Leave units running when the supervisor stops.") var leaveUnits = false
+    @Flag(help: "Move the supervisor into a group of its own if units cannot have groups otherwise: for delegated groups.") var ownLeaf =
         false
 
     func run() throws {
@@ -36,17 +36,17 @@ struct SuperviseCommand: ParsableCommand {
             (options.policy, options.audit, options.prefix) = (policy, audit, prefix)
             (options.leavesUnits, options.makesLeaf) = (leaveUnits, ownLeaf)
             let supervisor = try failing { try Supervisor(units, options) }
-            supervisor.onProblem { output.error("plimsoll: \($0)") }
+            supervisor.onProblem { output.error("\(Output.program): \($0)") }
             supervisor.onRecord { [json] in output.line(json ? $0.line : Explanation.sentence($0)) }
             let listener = PlainThread { listen(signals, supervisor, output) }
             listener?.detach()
             output.line(
-                json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end them"
+                json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end the units"
             )
-            do { try ServiceManager()?.tell("READY=1") } catch { output.error("plimsoll: \(error)") }
+            do { try ServiceManager()?.tell("READY=1") } catch { output.error("\(Output.program): \(error)") }
             try failing { try supervisor.run() }
         } catch let failure as Failure {
-            output.error("plimsoll: " + failure.reason)
+            output.error("\(Output.program): \(failure.reason)")
             throw failure.status
         }
     }
@@ -68,7 +68,7 @@ struct SuperviseCommand: ParsableCommand {
             if signal == SIGHUP {
                 // An invalid file changes nothing.
                 do { supervisor.reload(try read().0) } catch {
-                    output.error("plimsoll: \((error as? Failure)?.reason ?? "\(error)")")
+                    output.error("\(Output.program): \((error as? Failure)?.reason ?? "\(error)")")
                 }
             } else if SignalQueue.endings.contains(signal) {
                 supervisor.stop()
@@ -84,7 +84,7 @@ struct SuperviseCommand: ParsableCommand {
             directory ?? variable("RUNTIME_DIRECTORY") ?? (variable("XDG_RUNTIME_DIR") ?? "/run") + "/plimsoll"
         // A dry run makes no directory.
         guard dryRun || mkdir(directory, 0o711) == 0 || errno == EEXIST else {
-            throw Failure.failed("\(directory): \(String(cString: strerror(errno)))")
+            throw Failure.failed("cannot use \(directory): \(String(cString: strerror(errno)))")
         }
         return directory
     }

@@ -84,7 +84,7 @@ struct SupervisorChart {
                 (label.mark, labelY - 10), (label.mark, isKill ? bandsBottom : plotBottom), isKill ? "kill" : "leader")
             svg.text(label.text, x: label.x, y: labelY, isKill ? "killtext" : "")
         }
-        axis.draw(bandsBottom, caption: isLast ? "seconds since the services were started" : nil, &svg)
+        axis.draw(bandsBottom, caption: isLast ? "seconds since the start of the services" : nil, &svg)
         y = bandsBottom + (isLast ? 44 : 36)
     }
 

@@ -178,7 +178,7 @@ package final class Trio {
                 LimitedGroup(version: group.version, memory: "\(directory)/trio-\(name)", stall: nil).remove()
             }
         }
-        if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
+        if !group.remove() { Output.problem("cannot remove \(group.memory)") }
     }
 }
 

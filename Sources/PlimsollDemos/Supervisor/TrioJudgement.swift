@@ -43,8 +43,8 @@ enum TrioState: String, CaseIterable {
         switch self {
         case .running: "running"
         case .warned: "warned"
-        case .leaving: "going to the background"
-        case .suspended: "stands still"
+        case .leaving: "leaving for the background"
+        case .suspended: "suspended"
         case .ended: "ended"
         }
     }

@@ -138,13 +138,13 @@ struct TrioMark: Equatable {
     private static func text(_ audit: AuditRecord) -> String? {
         guard !audit.isDryRun, audit.result?.failure == nil else { return nil }
         switch (audit.action, audit.result) {
-        case (.warn(let level), nil) where level > .normal: return "told: \(level)"
+        case (.warn(let level), nil) where level > .normal: return "notified: \(level)"
         case (.background, nil): return "to the background"
-        case (.suspend, .some): return "made to stand still"
-        case (.resume, .some): return "let run again"
+        case (.suspend, .some): return "suspended"
+        case (.resume, .some): return "resumed"
         case (.start, .some): return "started again"
         case (.end, .some(let result)):
-            return "ended" + (result.relief > .zero ? ", \(Text.mebibytes(result.relief)) MiB came back" : "")
+            return "ended" + (result.relief > .zero ? ", \(Text.mebibytes(result.relief)) MiB freed" : "")
         default: return nil
         }
     }

@@ -43,7 +43,7 @@ struct TrioTimeline {
             var lines: [String] = []
             if audit.level != level {
                 level = audit.level
-                let short = audit.shortfall > .zero ? "; \(audit.shortfall) are short" : ""
+                let short = audit.shortfall > .zero ? ", \(audit.shortfall) short" : ""
                 lines.append(line("memory is at level \(level)\(short)", audit.at))
             }
             if let text = Self.text(audit) { lines.append(line(text, audit.at)) }
@@ -55,14 +55,14 @@ struct TrioTimeline {
             let what = level == .normal ? "below the warning line" : "beyond the \(level) line"
             return [
                 line(
-                    "memory is \(what) with \(Text.mebibytes(usage)) MiB\(level > .normal ? ", and nobody does anything" : "")",
+                    "memory is \(what) with \(Text.mebibytes(usage)) MiB\(level > .normal ? ", and no supervisor acts" : "")",
                     at)
             ]
         case .ended(let unit, let ending):
             switch ending.cause {
             case .supervisor: return []
             case .kernel: return [line("\(unit): KILLED by the kernel", at)]
-            case .itself: return [line("\(unit): has ended by itself", at)]
+            case .itself: return [line("\(unit): ended by itself", at)]
             }
         }
     }
@@ -75,13 +75,13 @@ struct TrioTimeline {
     static func text(_ audit: AuditRecord) -> String? {
         guard let result = audit.result else { return Explanation.sentence(audit) }
         if result.failure != nil { return Explanation.sentence(audit) }
-        let relief = result.relief > .zero ? "; \(Text.mebibytes(result.relief)) MiB came back" : ""
+        let relief = result.relief > .zero ? "; \(Text.mebibytes(result.relief)) MiB freed" : ""
         let took = "after \(Text.number(result.took.milliseconds, decimals: 0)) ms"
         switch audit.action.kind {
-        case .suspend: return "  \(audit.unit) stands still \(took)\(relief)"
-        case .end: return "  \(audit.unit) has ended \(took)\(relief)"
-        case .resume: return "  \(audit.unit) runs again \(took)"
-        case .pushOut: return "  \(audit.unit) has lost what can be had again, \(took)\(relief)"
+        case .suspend: return "  \(audit.unit) suspended \(took)\(relief)"
+        case .end: return "  \(audit.unit) ended \(took)\(relief)"
+        case .resume: return "  \(audit.unit) resumed \(took)"
+        case .pushOut: return "  \(audit.unit) relieved of reclaimable memory \(took)\(relief)"
         case .warn, .release, .background, .throttle, .start:
             return relief.isEmpty ? nil : "  \(audit.unit), \(took)\(relief)"
         }

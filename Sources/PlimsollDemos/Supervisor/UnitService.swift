@@ -40,7 +40,7 @@ package final class UnitService: Sendable {
             source: LinuxPressureSource(), policy: PressurePolicy(ladder: ladder), time: SteadyClock.timekeeper)
         let path = Self.acceptedFile(habits.name, in: habits.directory)
         accepted = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard accepted >= 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
+        guard accepted >= 0 else { throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))") }
     }
 
     deinit { close(accepted) }
@@ -97,7 +97,7 @@ package final class UnitService: Sendable {
     /// Returns the number of orders that the service had accepted and not saved when it ended.
     package static func lost(_ name: String, in directory: String) throws -> Int {
         guard let accepted = accepted(name, in: directory) else {
-            throw Failure.failed("\(acceptedFile(name, in: directory)): \(String(cString: strerror(errno)))")
+            throw Failure.failed("cannot use \(acceptedFile(name, in: directory)): \(String(cString: strerror(errno)))")
         }
         // The store wraps the saved count, which stands at the end.
         let bytes = try store(name, in: directory).read("orders") ?? []
@@ -138,18 +138,18 @@ final class PatientOutput: Sendable {
             return Array((isJSON ? #"{"dropped":\#(count),"what":"dropped"}"# : Self.loss(count)).utf8) + [10]
         }
         let errors = LineWriter(STDERR_FILENO) { trouble in
-            if case .dropped(let count) = trouble { Array("plimsoll: \(Self.loss(count))\n".utf8) } else { nil }
+            if case .dropped(let count) = trouble { Array("\(Output.program): \(Self.loss(count))\n".utf8) } else { nil }
         }
         guard let output, let errors else {
             throw Failure.failed(
-                "no thread could be started for its output; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+                "cannot start a thread for its output; check the limit of processes (pids.max, RLIMIT_NPROC)"
             )
         }
         (self.output, self.errors) = (output, errors)
     }
 
     private static func loss(_ count: Int) -> String {
-        "\(count) lines were dropped here, as they were not read in time"
+        "\(count) lines were dropped here because the reader was too slow"
     }
 
     func line(_ text: String) { output.write(Array((text + "\n").utf8)) }
@@ -168,7 +168,7 @@ struct UnitCommand: ParsableCommand {
     @Option var directory: String
     @Option var size: ByteCount
     @Option var growth: ByteCount = .zero
-    @Option(help: "It asks to stand still once memory has been short for so many milliseconds.") var suspendAfter: Int?
+    @Option(help: "Request suspension once memory has been short for this many milliseconds.") var suspendAfter: Int?
 
     func run() throws {
         // Block signals on the first thread, before other threads exist. A signal blocked in all threads stays
@@ -183,7 +183,7 @@ struct UnitCommand: ParsableCommand {
                 try await service.run { Output.line("ready") }
                 return ExitCode.success
             } catch {
-                Output.error("plimsoll: \(error)")
+                Output.problem("\(error)")
                 return ExitCode.failure
             }
         }

@@ -12,14 +12,14 @@ import Testing
 /// The commands that speak with a running service.
 @Suite struct AdminCommandTests {
     @Test(arguments: [
-        (["purge"], "Everything is purged with --all"), (["purge", "--all", "--name", "a"], "--all is everything"),
-        (["purge", "--name", "a", "--tag", "b"], "Allowed is one of --name, --group and --tag"),
+        (["purge"], "Give --all to purge everything"), (["purge", "--all", "--name", "a"], "--all excludes --name"),
+        (["purge", "--name", "a", "--tag", "b"], "Only one of --name, --group and --tag is allowed"),
         (["purge", "--bytes", "0"], "--bytes is 0 B"), (["purge", "--up-to", "free"], "allowed are trivial, cheap, expensive, precious"),
         (["simulate", "critical"], "critical needs --for, for example --for 5s"), (["simulate", "critical", "--for", "5"], "--for"),
         (["simulate", "critical", "--for", "2h"], "--for"), (["simulate", "critical", "--for", "70m"], "allowed are seconds from 0"),
-        (["simulate", "normal", "--for", "5s"], "normal ends a rehearsal at once"), (["simulate", "critial", "--for", "5s"], "go with a level"),
-        (["simulate", "__##", "--socket", "/s"], "go with a level"), (["simulate", "Critical"], "is not a drawn trace"),
-        (["explain", "unit"], "a UNIT needs --audit FILE"), (["explain", "--audit", "file"], "--audit FILE needs the UNIT"),
+        (["simulate", "normal", "--for", "5s"], "normal ends a simulation at once"), (["simulate", "critial", "--for", "5s"], "go with a level"),
+        (["simulate", "__##", "--socket", "/s"], "go with a level"), (["simulate", "Critical"], "is not a trace"),
+        (["explain", "unit"], "a UNIT needs --audit FILE"), (["explain", "--audit", "file"], "--audit FILE needs a UNIT"),
         (["explain", "unit", "--audit", "file", "--socket", "/s"], "--socket, --json and --last are for a running service"),
         (["explain", "--last", "0"], "allowed is 1 to 256"), (["top", "--interval", "0"], "allowed are seconds from 0.1 to 10"),
     ])
@@ -48,7 +48,7 @@ import Testing
     // MARK: Finding the socket
 
     private func sockets(_ variables: [String: String], _ files: [String: [String]], dead: Set<String> = []) -> AdminSockets {
-        AdminSockets(environment: { variables[$0] }, names: { files[$0] ?? [] }, problem: { dead.contains($0) ? "nobody listens" : nil })
+        AdminSockets(environment: { variables[$0] }, names: { files[$0] ?? [] }, problem: { dead.contains($0) ? "not listening" : nil })
     }
 
     @Test func `the variable goes before a discovered socket`() throws {
@@ -67,7 +67,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ([:], [:], "no admin socket was found (/run/*/plimsoll.sock): name one with --socket PATH or $PLIMSOLL_SOCKET"),
+        ([:], [:], "cannot find an admin socket (/run/*/plimsoll.sock); name one with --socket PATH or $PLIMSOLL_SOCKET"),
         (
             ["XDG_RUNTIME_DIR": "/u"], ["/u": ["plimsoll-7.sock", "plimsoll-9.sock"]],
             "2 admin sockets answer: name one with --socket PATH or $PLIMSOLL_SOCKET\n  /u/plimsoll-7.sock\n  /u/plimsoll-9.sock"
@@ -118,7 +118,7 @@ import Testing
         #expect(try run(["doctor", "--pid", "\(getpid())"]).output.contains { $0.hasPrefix("resident") && $0.hasSuffix("process \(getpid())") })
         #expect(try run(["doctor", "--pid", "2147483647"]).status == 69 && run(["doctor", "--pid", "1", "--socket", path]).status == 64)
         #expect(
-            try run(["explain", "--socket", path]).output == ["The manager has not looked at memory yet: it does not run.", "Nothing was done yet."])
+            try run(["explain", "--socket", path]).output == ["The manager has not read memory yet: it does not run.", "No action so far."])
         #expect(try run(["top", "--socket", path]).output.count == 24)
         #expect(try run(["purge", "--all", "--socket", path + "2"]).status == 69)
         #expect(cache.count == 4)

@@ -42,13 +42,13 @@ import Testing
         let text = AdminText.status(status)
         #expect(text.contains("level      critical, held until 4.2 s from now, because of: growth\n"), "\(text)")
         #expect(text.contains("evidence   none in the last look, which saw normal"), "\(text)")
-        #expect(text.contains("growth     3 MiB/s: at this rate the limit is met in 32 s\n"), "\(text)")
+        #expect(text.contains("growth     3 MiB/s: at this rate usage meets the limit in 32 s\n"), "\(text)")
         #expect(text.contains("5 refused; memory is short, and 2.5 are refused a second"), "\(text)")
         #expect(text.contains("heap caches 100 MiB") && text.contains("holders    2 hold"))
         #expect(TopViewTests.frame(answer, 132, 24).contains("critical, held until 4.2 s from now, because of: growth, 12 MiB short"))
         let sentences = AdminExplanation(status).sentences
         #expect(
-            sentences[0].contains("critical is held for 4.2 s more, if no look sees it again. It was reached because at its present growth"),
+            sentences[0].contains("critical is held for 4.2 s more, unless a reading shows it again. The level was reached because usage grows"),
             "\(sentences)")
         #expect(sentences[1] == "Since memory is short, \"http\" refuses 2.5 a second.")
     }
@@ -59,8 +59,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("refused: the ladder is off", "what can pause was to pause, which was refused: the ladder is off."),
-        ("overran: a, b", "what can pause was paused. Not within its time: a, b."), ("done", "what can pause was paused."),
+        ("refused: the ladder is off", "pausable components were to be paused, which was refused: the ladder is off."),
+        ("overran: a, b", "pausable components were paused. Not within its time: a, b."), ("done", "pausable components were paused."),
     ])
     func `a sentence about a refused action does not claim the action`(outcome: String, sentence: String) throws {
         var status = try #require(try TopViewTests.answer(actions: 1).status)

@@ -112,7 +112,7 @@ import Testing
     @Test func `a manager that does not run is shown as stopped`() throws {
         var answer = try Self.answer()
         answer.status?.memory = nil
-        #expect(Self.frame(answer, 80, 24).contains("not looked at yet: the manager does not run"))
+        #expect(Self.frame(answer, 80, 24).contains("not read yet: the manager does not run"))
         #expect(AdminText.status(try #require(answer.status)).contains("the manager does not run"))
     }
 

@@ -46,19 +46,19 @@ import Testing
             #expect(recording.readings == Array(readings.prefix(complete - 1)))
             let isWhole = cut.hasSuffix("\n")
             #expect(recording.problem?.line == (isWhole ? nil : complete + 1), "cut at \(length)")
-            #expect(recording.problem?.reason == (isWhole ? nil : "cut short: it does not end with a newline"))
+            #expect(recording.problem?.reason == (isWhole ? nil : "truncated: the file does not end with a newline"))
         }
     }
 
     @Test(arguments: [
-        ("", "it is empty"),
+        ("", "the line is empty"),
         ("{", "not a JSON object"),
         ("[]", "it is not of the right type"),
         ("{\"atMicroseconds\":1}", "boundary is missing"),
         ("{\"atMicroseconds\":\"now\"}", "atMicroseconds is not of the right type"),
         (
             "{\"atMicroseconds\":300000,\"boundary\":\"sky\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}",
-            "boundary holds what is not allowed there"
+            "boundary has a value that is not allowed"
         ),
         (
             "{\"atMicroseconds\":300000,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":-1,\"workingSetBytes\":1}",
@@ -66,7 +66,7 @@ import Testing
         ),
         (
             "{\"atMicroseconds\":1,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}",
-            "it is earlier than the line before"
+            "the time is earlier than in the line before"
         ),
         (
             "{\"announced\":\"doom\",\"atMicroseconds\":300000,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}",
@@ -80,11 +80,11 @@ import Testing
     }
 
     @Test(arguments: [
-        ("hello\n", "no header of a recording: not a JSON object"),
-        ("\n", "no header of a recording: not a JSON object"),
+        ("hello\n", "not the header of a recording: not a JSON object"),
+        ("\n", "not the header of a recording: not a JSON object"),
         (
             "{\"plimsollRecording\":9,\"kernel\":\"\",\"processors\":1,\"footing\":\"\",\"liveSignals\":[]}\n",
-            "version 9 of the format; this program knows up to 1"
+            "version 9 of the format; this program reads up to 1"
         ),
         ("", "the file is empty"),
     ])

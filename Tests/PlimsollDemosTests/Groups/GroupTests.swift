@@ -82,7 +82,7 @@ private final class Fixture {
             _ = try maker.make("a", limit: nil, high: .mebibytes(64))
             Issue.record("version 1 took memory.high")
         } catch {
-            #expect(error.reasons == ["memory.high is known to cgroup v2 only, and memory is on v1 here"])
+            #expect(error.reasons == ["memory.high needs cgroup v2, and memory is on v1 here"])
         }
     }
 

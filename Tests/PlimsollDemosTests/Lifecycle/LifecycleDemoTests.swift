@@ -38,8 +38,8 @@ import Testing
 
     /// Takes one thing out of a good run; exactly these words must be in what is missed.
     private static let flaws: [(String, @Sendable (inout LifecycleRecord) -> Void)] = [
-        ("an interruption makes it inactive", { $0.set(.answered, from: 3, to: 4.7) }),
-        ("in the background nobody listens", { $0.set(.silent, from: 11, to: 12) }),
+        ("an interruption makes the process inactive", { $0.set(.answered, from: 3, to: 4.7) }),
+        ("in the background the port is closed", { $0.set(.silent, from: 11, to: 12) }),
         ("was suspended", { record in record.seen.removeAll { $0.event.to == "suspended" } }),
         (
             "was suspended",
@@ -50,10 +50,10 @@ import Testing
             }
         ),
         ("a freeze in the foreground", { record in record.seen.removeAll { $0.event.kind == .resumed && $0.at > .seconds(20) } }),
-        ("not while it is inactive", { LifecycleRecords.add(LifecycleEvent(.tick, number: 0, at: .seconds(4)), 1, to: &$0) }),
-        ("a stop took away", { $0.setMissed(0, from: 14, to: 16) }),
+        ("not while the process is inactive", { LifecycleRecords.add(LifecycleEvent(.tick, number: 0, at: .seconds(4)), 1, to: &$0) }),
+        ("ticks missed during a stop", { $0.setMissed(0, from: 14, to: 16) }),
         (
-            "the freezer took away",
+            "ticks missed during a freeze",
             { record in
                 for number in 0..<8 {
                     LifecycleRecords.add(
@@ -77,16 +77,16 @@ import Testing
         ),
         ("no change", { record in record.seen.append(.init(run: 1, at: .seconds(21.2), event: record.events(.changed)[0].event)) }),
         ("higher epoch", { $0.set(number: 3, of: .locked, at: 1) }),
-        ("gives back what the first one saved", { $0.set(number: 25, of: .restored, at: 1) }),
-        ("keeps them waiting", { $0.set(.answered, from: 18.05, to: 21) }),
-        ("SIGTERM ends it in good order", { $0.endings[0].status = 137 }),
-        ("SIGTERM ends it in good order", { record in record.seen.removeAll { $0.event.kind == .terminating } }),
+        ("restores the last state", { $0.set(number: 25, of: .restored, at: 1) }),
+        ("clients wait", { $0.set(.answered, from: 18.05, to: 21) }),
+        ("SIGTERM ends the process in order", { $0.endings[0].status = 137 }),
+        ("SIGTERM ends the process in order", { record in record.seen.removeAll { $0.event.kind == .terminating } }),
         ("the second launch", { $0.endings[1].status = 1 }),
         (
             "the scenes are in the background before",
             { record in record.seen.removeAll { $0.event.unit == "tenant-42" && $0.event.to == "background" } }
         ),
-        ("one that the system asked for", { record in record.seen.removeAll { $0.event.unit == "archive" } }),
+        ("one that the system requested", { record in record.seen.removeAll { $0.event.unit == "archive" } }),
     ]
 
     @Test(arguments: flaws.indices)

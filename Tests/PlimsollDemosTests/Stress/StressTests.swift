@@ -115,7 +115,7 @@ import Testing
         #expect(with.taken > .zero)
         let line = DemoRecord.result(without: without, with: with)
         let form = try Regex(
-            "^result: without=killed after [0-9.]+ s, with=survived, served [0-9]+ requests, [0-9]+ MiB given back, [0-9]+ MiB taken by the kernel$")
+            "^result: without=killed after [0-9.]+ s, with=survived, served [0-9]+ requests, [0-9]+ MiB released, [0-9]+ MiB reclaimed by the kernel$")
         #expect(line.wholeMatch(of: form) != nil, "\(line)")
     }
 
@@ -137,7 +137,7 @@ import Testing
         #expect(record.standstill(at: .seconds(30)) == nil)
         record.noteServed(8359, at: .seconds(29.5))
         for second in 30...40 { record.noteServed(8359, at: .seconds(second)) }
-        #expect(record.standstill(at: .seconds(40)) == "answered nobody after 29.5 s" && record.served == 8359)
+        #expect(record.standstill(at: .seconds(40)) == "answered no request after 29.5 s" && record.served == 8359)
         record.noteServed(8360, at: .seconds(40))
         #expect(record.standstill(at: .seconds(41)) == nil)
     }

@@ -75,7 +75,7 @@ import Testing
         let lines = TrioRecords.with.audits.flatMap { timeline.lines(.audit($0), at: $0.at) }
         #expect(lines.count { $0.contains("  memory is at level") } == 3)
         #expect(lines.first == "  1.45 s  warning   memory is at level warning; 20 MiB are short")
-        #expect(lines.contains("  2.40 s  critical  hog: told to go to the background; it is the least important"))
+        #expect(lines.contains("  2.40 s  critical  hog: sent to the background; it is the least important"))
         #expect(lines.contains("  2.95 s  critical    hog has ended after 50 ms; 61 MiB came back"))
         #expect(timeline.lines(.line(.warning, .mebibytes(210)), at: .seconds(3)).isEmpty)
         #expect(
@@ -89,7 +89,7 @@ import Testing
             [10, 79, 81, 89, 91].map { TrioRecord.line(passedBy: .mebibytes($0), limit: limit) } == [.normal, .normal, .warning, .warning, .critical])
         #expect(
             timeline.lines(.line(.critical, .mebibytes(91)), at: .seconds(1))
-                == ["  1.00 s  critical  memory is beyond the critical line with 91 MiB, and nobody does anything"])
+                == ["  1.00 s  critical  memory is beyond the critical line with 91 MiB, and no supervisor acts"])
         #expect(
             timeline.lines(.line(.normal, .mebibytes(50)), at: .seconds(2)) == ["  2.00 s  normal    memory is below the warning line with 50 MiB"])
     }
@@ -109,8 +109,8 @@ import Testing
         guard !isEmpty else { return }
         for mark in [
             "the kernel kills important", "the kernel kills hog", "hog told: warning", "hog, bystander to the background",
-            "bystander, hog made to stand still",
-            "hog ended, 61 MiB came back", "bystander let run again",
+            "bystander, hog suspended",
+            "hog ended, 61 MiB freed", "bystander resumed",
         ] { #expect(words.contains(mark), "\(mark)") }
         for state in TrioState.allCases { #expect(svg.contains("class=\"\(state.rawValue)\"")) }
     }
