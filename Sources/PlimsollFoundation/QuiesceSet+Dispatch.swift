@@ -35,7 +35,7 @@ extension QuiesceSet {
         let isOwn = queue.label != DispatchQueue.main.label && !queue.label.hasPrefix("com.apple.root.")
         precondition(
             isOwn,
-            "quiesce.add(\(queue.label)): the main queue and the global ones cannot be suspended; add a queue of your own"
+            "quiesce.add(\(queue.label)): the main queue and the global queues cannot be suspended; add a queue of your own"
         )
         return add(
             SuspendableObject(

@@ -24,7 +24,7 @@ extension QuiesceSet {
     {
         precondition(
             queue !== OperationQueue.main,
-            "quiesce.add(OperationQueue.main): add a queue of your own; the main one must run on")
+            "quiesce.add(OperationQueue.main): the main queue must not be paused; add a queue of your own")
         return add(QuiescedOperationQueue(queue, name ?? queue.name ?? "operation queue", inBackground, workClass))
     }
 }

@@ -118,7 +118,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         }
         guard isThere else {
             throw TaskHandoffError(
-                .refused, "offer of task \"\(offer.name)\" to \(name): \(most) lie there already, which is the limit")
+                .refused, "cannot offer task \"\(offer.name)\" to \(name) because it holds \(most) tasks, which is the limit; retry later")
         }
         return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
     }
@@ -151,7 +151,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
             else {
                 try database.execute(
                     sql:
-                        "UPDATE plimsoll_handoff SET set_aside = 1, owner = NULL, checkpoint = x'', problem = 'its checkpoint is damaged' WHERE id = ?",
+                        "UPDATE plimsoll_handoff SET set_aside = 1, owner = NULL, checkpoint = x'', problem = 'the checkpoint is damaged' WHERE id = ?",
                     arguments: [id])
                 return .failure(Damaged(id: id, name: name))
             }
@@ -163,7 +163,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         case .failure(let damaged):
             throw TaskHandoffError(
                 .nonsense,
-                "take a task in \(name): task \"\(damaged.name)\" (\(damaged.id)) is damaged, and is set aside")
+                "cannot take task \"\(damaged.name)\" (\(damaged.id)) in \(name) because it is damaged; the task was set aside")
         }
     }
 
@@ -287,13 +287,13 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     }
 
     private func problem(_ verb: String, _ error: any Error) -> TaskHandoffError {
-        let text = "\(verb) in \(name): "
+        let text = "cannot \(verb) in \(name): "
         guard let error = error as? DatabaseError else { return TaskHandoffError(.refused, text + "\(error)") }
         switch error.resultCode {
         case .SQLITE_BUSY, .SQLITE_LOCKED:
             return TaskHandoffError(
                 .unreachable,
-                text + "another connection kept it locked for longer than the busy timeout; \(error.message ?? "")")
+                text + "another connection kept the database locked for longer than the busy timeout; \(error.message ?? "")")
         case .SQLITE_CANTOPEN, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_PERM:
             return TaskHandoffError(
                 .unreachable, text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")

@@ -57,7 +57,7 @@ extension Response {
     init(_ answer: AdminPages.Answer, isHead: Bool) {
         var headers: HTTPFields = [.contentType: answer.contentType, .contentLength: "\(answer.body.utf8.count)"]
         for (name, value) in answer.headers {
-            guard let name = HTTPField.Name(name) else { preconditionFailure("\(name) is no name of a header") }
+            guard let name = HTTPField.Name(name) else { preconditionFailure("\(name) is not the name of a header") }
             headers[name] = value
         }
         self.init(

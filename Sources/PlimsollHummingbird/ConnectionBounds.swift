@@ -43,9 +43,9 @@ extension HTTP1Channel.Configuration {
 /// Reports connections that were closed, to a log and counters.
 struct CutOffReports: Sendable {
     enum Reason: String {
-        case noRequest = "no whole request came"
-        case tooSlow = "a request's body came too slowly"
-        case notTaken = "an answer was not taken"
+        case noRequest = "no complete request arrived"
+        case tooSlow = "the body of a request arrived too slowly"
+        case notTaken = "an answer was not read"
     }
 
     private let logger: Logger
@@ -69,7 +69,7 @@ struct CutOffReports: Sendable {
             case .notTaken: notTaken
             }
         counter.increment()
-        logger.info("connection cut off", metadata: ["plimsoll.reason": "\(reason.rawValue)"])
+        logger.info("closed a connection", metadata: ["plimsoll.reason": "\(reason.rawValue)"])
     }
 }
 

@@ -21,14 +21,14 @@ public enum Jemalloc {
     /// - Throws: `JemallocError` if jemalloc does not serve the whole process, or refuses the setting.
     public static func setUp(decay: Duration = .seconds(1)) throws(JemallocError) {
         guard (.zero ... .seconds(86400)).contains(decay) else {
-            throw JemallocError("a decay time of \(decay) was asked for; allowed is zero to a day")
+            throw JemallocError("cannot set a decay time of \(decay); allowed is zero to a day")
         }
         let milliseconds = Int(decay / .milliseconds(1))
         switch plimsoll_jemalloc_tune(milliseconds) {
         case 0: return
         case _ where !(HeapAllocator.current.kind == .jemalloc && HeapAllocator.current.ownership == .owned):
-            throw JemallocError("jemalloc cannot be set up: \(HeapAllocator.current.signal.detail)")
-        case let failure: throw JemallocError("jemalloc refused a setting with error \(failure)")
+            throw JemallocError("cannot configure jemalloc: \(HeapAllocator.current.signal.detail)")
+        case let failure: throw JemallocError("cannot configure jemalloc because it refused a setting with error \(failure)")
         }
     }
 

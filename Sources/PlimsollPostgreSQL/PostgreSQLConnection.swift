@@ -102,7 +102,7 @@ final class PostgreSQLConnection {
             }
         }
         guard let rows else {
-            throw PostgreSQLProblem(kind: .nonsense, reason: "the answer is empty", endsConnection: true)
+            throw PostgreSQLProblem(kind: .nonsense, reason: "the reply is empty", endsConnection: true)
         }
         return rows
     }
@@ -114,7 +114,7 @@ final class PostgreSQLConnection {
     ) -> PostgreSQLProblem {
         guard [PGRES_FATAL_ERROR, PGRES_NONFATAL_ERROR, PGRES_BAD_RESPONSE].contains(status) else {
             return PostgreSQLProblem(
-                kind: .nonsense, reason: "an answer of kind \(status.rawValue) makes no sense here",
+                kind: .nonsense, reason: "unexpected reply of kind \(status.rawValue)",
                 endsConnection: true)
         }
         var problem = refusal(result)
@@ -174,7 +174,7 @@ final class PostgreSQLConnection {
             throw PostgreSQLProblem(
                 kind: .nonsense,
                 reason:
-                    "\(count) rows of \(PQnfields(result)) columns came back, expected were \(most) at most of \(columns)",
+                    "received \(count) rows of \(PQnfields(result)) columns; expected were at most \(most) rows of \(columns)",
                 endsConnection: true)
         }
         return (0..<count).map { row in
@@ -215,7 +215,7 @@ final class PostgreSQLConnection {
     }
 
     private func late(_ timeout: Duration) -> PostgreSQLProblem {
-        PostgreSQLProblem(kind: .unanswered, reason: "no whole answer within \(timeout)", endsConnection: true)
+        PostgreSQLProblem(kind: .unanswered, reason: "no complete reply within \(timeout)", endsConnection: true)
     }
 
     private static func trimmed(_ text: UnsafePointer<CChar>?) -> String {

@@ -35,7 +35,7 @@ public struct PostgreSQLSettings: Sendable, Hashable {
             !table.isEmpty && table.utf8.count <= 50
             && table.utf8.allSatisfy { $0 == 95 || (48...57).contains($0) || (97...122).contains($0) }
         if !isName || (table.utf8.first.map { (48...57).contains($0) } ?? true) {
-            return "table is \"\(table)\", allowed are 1 to 50 small letters, digits and _, the first no digit"
+            return "table is \"\(table)\", allowed are 1 to 50 lowercase letters, digits and _, the first not a digit"
         }
         return nil
     }
@@ -155,7 +155,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         guard inserted.first?.first != "0" else {
             throw TaskHandoffError(
                 .refused,
-                "offer of task \"\(offer.name)\" to \(name): \(limits.count) lie there already, which is the limit")
+                "cannot offer task \"\(offer.name)\" to \(name) because it holds \(limits.count) tasks, which is the limit; retry later")
         }
         return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
     }
@@ -187,11 +187,11 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         else {
             _ = try? await rows(
                 "set a damaged task aside",
-                "update \(table) set set_aside = true, owner = null, checkpoint = '', problem = 'its checkpoint is damaged' where id = $1",
+                "update \(table) set set_aside = true, owner = null, checkpoint = '', problem = 'the checkpoint is damaged' where id = $1",
                 [row[0]], columns: 0, most: 0)
             throw TaskHandoffError(
                 .nonsense,
-                "take a task in \(name): task \"\(row[1].prefix(40))\" (\(row[0].prefix(40))) came back damaged, and is set aside"
+                "cannot take task \"\(row[1].prefix(40))\" (\(row[0].prefix(40))) in \(name) because it is damaged; the task was set aside"
             )
         }
         let claim = TaskHandoffClaim(id: row[0], name: row[1], owner: owner, fence: fence)
@@ -265,7 +265,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             """, [], columns: 3, most: 1)
         let numbers = found.first?.compactMap { Int($0) } ?? []
         guard numbers.count == 3 else {
-            throw TaskHandoffError(.nonsense, "count tasks in \(name): \(found) are not three numbers")
+            throw TaskHandoffError(.nonsense, "cannot count tasks in \(name) because \(found) are not three numbers")
         }
         return TaskHandoffCensus(waiting: numbers[0], held: numbers[1], setAside: numbers[2])
     }

@@ -54,7 +54,7 @@ final class PostgreSQLWorker: Sendable {
         try await run(verb) { connection throws(PostgreSQLProblem) in
             result.put(try connection.rows(statement, parameters, columns: columns, most: most, within: timeout))
         }
-        guard let rows = result.value else { throw error(.nonsense, verb, "nothing came of it") }
+        guard let rows = result.value else { throw error(.nonsense, verb, "the reply is empty") }
         return rows
     }
 
@@ -81,19 +81,19 @@ final class PostgreSQLWorker: Sendable {
             switch turn {
             case .added(let starts):
                 if starts, !Thread.start("plimsoll-pq", { [self] in serve() }) {
-                    stop("no thread could be started; is the limit of processes reached?")
+                    stop("cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)")
                 }
                 parker.unpark()
             case .full:
                 job.done(error(.unreachable, verb, "\(Self.mostWaiting) requests wait already, which is the limit"))
-            case .stopped: job.done(error(.unreachable, verb, "it is not in use any more"))
+            case .stopped: job.done(error(.unreachable, verb, "the store is no longer in use"))
             }
         }
         if let problem { throw problem }
     }
 
     /// Stops the thread. Waiting jobs get an error.
-    func stop(_ reason: String = "it is not in use any more") {
+    func stop(_ reason: String = "the store is no longer in use") {
         let jobs = state.withLock { state in
             state.isStopped = true
             defer { state.jobs = [] }
@@ -104,7 +104,7 @@ final class PostgreSQLWorker: Sendable {
     }
 
     private func error(_ kind: TaskHandoffError.Kind, _ verb: String, _ reason: String) -> TaskHandoffError {
-        TaskHandoffError(kind, "\(verb) in \(name): \(reason)")
+        TaskHandoffError(kind, "cannot \(verb) in \(name): \(reason)")
     }
 
     // MARK: The thread
@@ -123,7 +123,7 @@ final class PostgreSQLWorker: Sendable {
     private func carryOut(_ job: Job, _ connection: inout PostgreSQLConnection?) -> TaskHandoffError? {
         let now = time.elapsed()
         guard now < job.deadline else {
-            return noted(error(.unreachable, job.verb, "its turn did not come within \(settings.statementTimeout)"))
+            return noted(error(.unreachable, job.verb, "the request waited longer than \(settings.statementTimeout)"))
         }
         let (mayTry, retryIn) = state.withLock { ($0.breaker.mayTry(at: now), $0.breaker.retryIn(at: now)) }
         guard mayTry else {
@@ -131,7 +131,7 @@ final class PostgreSQLWorker: Sendable {
             state.withLock { $0.statistics.skipped += 1 }
             return error(
                 .unreachable, job.verb,
-                "it failed lately and is left alone for another \(retryIn); last problem: \(last)")
+                "the store failed recently and is not tried for another \(retryIn); last problem: \(last)")
         }
         do throws(PostgreSQLProblem) {
             let open = if let connection { connection } else { try connect() }

@@ -97,7 +97,7 @@ private final class MemcachedConnection: SpillConnection {
         if status == MEMCACHED_NOTFOUND { return nil }
         guard status == MEMCACHED_SUCCESS else { throw problem(status, "get") }
         guard count <= most else {
-            throw SpillError(.nonsense, "\(name): the answer has \(count) bytes, and a record at most \(most)")
+            throw SpillError(.nonsense, "\(name): the reply has \(count) bytes, and a record at most \(most)")
         }
         return Array(UnsafeRawBufferPointer(start: found, count: count))
     }

@@ -137,7 +137,7 @@ extension SpillCodec where Value: VolatileStorable {
                     return true
                 }
                 guard let value else {
-                    throw VolatileDecodingError("\(Value.self) could not be read from \(bytes.count) bytes")
+                    throw VolatileDecodingError("cannot read \(Value.self) from \(bytes.count) bytes")
                 }
                 return value
             })

@@ -14,7 +14,7 @@ extension SpillEngine {
             noted(
                 SpillError(
                     .unreachable,
-                    "spill to \(store.name): no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+                    "spill to \(store.name): cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)"
                 ))
         }
     }
@@ -140,7 +140,7 @@ extension SpillEngine {
                 state.withLock { state in
                     state.statistics.damaged += 1
                     state.statistics.lastProblem =
-                        "spill to \(store.name): \(bytes.count) bytes came back that are not what was stored; the value is loaded instead"
+                        "spill to \(store.name): received \(bytes.count) bytes that differ from the stored value; the value is loaded instead"
                 }
                 return .unknown
             }
@@ -173,7 +173,7 @@ extension SpillEngine {
                 if !late.isEmpty {
                     state.statistics.unanswered += late.count
                     state.statistics.lastProblem =
-                        "spill to \(store.name): no answer to a look-up within \(limits.readTimeout)"
+                        "spill to \(store.name): no reply to a look-up within \(limits.readTimeout)"
                     // One failure for any number of late look-ups: the store was slow once.
                     state.breaker.failed(at: now, share: share)
                 }

@@ -67,7 +67,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
             secret: secret.map { SymmetricKey(data: $0) } ?? processSecret, generation: generation,
             level: { [weak manager] in manager?.level ?? .normal })
         self.engine = engine
-        registration = manager.register(SpillQueuePurgeable(name: "\(cache.name), waiting for \(store.name)", engine))
+        registration = manager.register(SpillQueuePurgeable(name: "\(cache.name), queued for \(store.name)", engine))
         watch = manager.observe(from: .critical, "spill of \(cache.name)") { [weak engine] _ in _ = engine?.shed(.max) }
         // Weak: the cache outlives the spilling.
         cache.onRemoval { [weak engine] key, value, reason in

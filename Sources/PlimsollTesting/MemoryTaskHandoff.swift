@@ -80,7 +80,7 @@ public final class MemoryTaskHandoff: TaskHandoff {
                 guard state.rows.count < limits.count else {
                     throw TaskHandoffError(
                         .refused,
-                        "offer of task \"\(offer.name)\" to \(name): \(limits.count) lie there already, which is the limit"
+                        "cannot offer task \"\(offer.name)\" to \(name) because it holds \(limits.count) tasks, which is the limit; retry later"
                     )
                 }
                 state.last += 1

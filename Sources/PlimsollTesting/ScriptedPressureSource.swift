@@ -111,7 +111,7 @@ public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
             state.answered = state.calls
             return (state.reading, state.isFailing)
         }
-        if isFailing { throw PressureSourceError("the test made reading fail") }
+        if isFailing { throw PressureSourceError("reading failed as the test requested") }
         var stamped = reading
         stamped.at = at
         return stamped

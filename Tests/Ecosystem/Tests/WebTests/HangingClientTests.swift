@@ -31,7 +31,7 @@ import Testing
             try await Self.expectScrape(port)
             // The tester has a connection of its own, on which it says nothing.
             await until("31 reports") { log.all.count >= 31 }
-            #expect(log.all == Array(repeating: "no whole request came", count: 31))
+            #expect(log.all == Array(repeating: "no complete request arrived", count: 31))
             #expect(try Self.cutOffs(counts, "no_request") == 31)
             #expect(try Self.cutOffs(counts, "answer_not_taken") == 0)
         }
@@ -52,7 +52,7 @@ import Testing
             await until("8 reports") { log.all.count >= 8 }
             for file in files { await until("the end of the connection") { Loopback.isOver(file) } }
             try await Self.expectScrape(port)
-            #expect(log.all == Array(repeating: "an answer was not taken", count: 8))
+            #expect(log.all == Array(repeating: "an answer was not read", count: 8))
             #expect(try Self.cutOffs(counts, "answer_not_taken") == 8)
         }
     }
@@ -84,7 +84,7 @@ import Testing
             #expect(String(decoding: answer.prefix(max(0, taken)), as: UTF8.self).hasPrefix("HTTP/1.1 200 OK"))
             await until("the end of the connection") { Loopback.isOver(slow) }
             // The silent one's, and the tester's own.
-            #expect(log.all.count <= 2 && Set(log.all) == ["no whole request came"])
+            #expect(log.all.count <= 2 && Set(log.all) == ["no complete request arrived"])
         }
     }
 
@@ -123,7 +123,7 @@ private final class Reasons: Sendable {
         }
 
         func log(event: LogEvent) {
-            guard "\(event.message)" == "connection cut off" else { return }
+            guard "\(event.message)" == "closed a connection" else { return }
             reasons.state.withLock { $0.append("\(event.metadata?["plimsoll.reason"] ?? "")") }
         }
     }

@@ -29,7 +29,7 @@ struct StatusPageTests {
                 let text = page.document
                 for part in [
                     "shop &lt;1&gt;", "usage 100 MiB", "limit 256 MiB", "ready, active", ">normal<", ">numbers<", ">2.0 MiB<", ">8.0 MiB<", ">50 %<",
-                    ">nightly report<", ">75 %<", ">release<", ">operator<", ">http<", ">3 (3 sheddable)<", "live, updated", "Rehearse a warning",
+                    ">nightly report<", ">75 %<", ">release<", ">operator<", ">http<", ">3 (3 sheddable)<", "live, updated", "Simulate a warning",
                 ] { #expect(text.contains(part), "\(part)") }
                 #expect(
                     text.contains("<progress") && text.contains("The last two minutes: now 100 MiB not reclaimable, usage 100 MiB, limit 256 MiB"))
@@ -46,8 +46,8 @@ struct StatusPageTests {
             let page = try await Browser.load("http://127.0.0.1:\(try #require(client.port))/plimsoll/ui")
             #expect(page.console.isEmpty, "\(page.console.joined(separator: "\n"))")
             for part in [
-                "The manager has not looked at memory yet", "No background task runs.", "Nothing is registered with this manager.",
-                "Nothing has had to be done so far.", "not ready: not launched",
+                "The manager has not read memory yet", "No background task runs.", "No purgeable is registered with this manager.",
+                "No action so far.", "not ready: not launched",
             ] { #expect(page.document.contains(part), "\(part)") }
             let hasButtons = page.document.contains("<button")
             #expect(!hasButtons)
