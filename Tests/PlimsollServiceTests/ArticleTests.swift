@@ -1,4 +1,4 @@
-// The snippets of docs/Plimsoll.docc, as an application has them: no @testable here.
+// The snippets of Sources/Plimsoll/Plimsoll.docc, as an application has them: no @testable here.
 import Configuration
 import Foundation
 import Logging
@@ -273,11 +273,11 @@ public final class TileRenderer: Sendable {
 
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
 
-    @Test(.needs(FileManager.default.fileExists(atPath: root.appendingPathComponent("docs/Plimsoll.docc").path), "the sources are not at hand"))
+    @Test(.needs(FileManager.default.fileExists(atPath: root.appendingPathComponent("Sources/Plimsoll/Plimsoll.docc").path), "the sources are not at hand"))
     func `this file compiles the articles' snippets word for word`() throws {
         func lines(_ text: String) -> [Substring] { text.split(separator: "\n").map { $0.drop { $0 == " " } } }
         let own = lines(try String(contentsOfFile: #filePath, encoding: .utf8)).joined(separator: "\n")
-        let folder = Self.root.appendingPathComponent("docs/Plimsoll.docc")
+        let folder = Self.root.appendingPathComponent("Sources/Plimsoll/Plimsoll.docc")
         var count = 0
         for article in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil) where article.pathExtension == "md" {
             let parts = try String(contentsOf: article, encoding: .utf8).split(separator: "```", omittingEmptySubsequences: false)
