@@ -39,9 +39,17 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"), .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),
+        // The program of README.md, built as an application builds it: with the language rules of a new package. The source is a link to docs/examples.
+        .executableTarget(
+            name: "Quickstart",
+            dependencies: [
+                plimsoll("Plimsoll"), plimsoll("PlimsollLinux"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+            ]),
         .testTarget(
             name: "WebTests",
             dependencies: [
+                "Quickstart",
                 plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
                 plimsoll("PlimsollTesting"),
                 .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),

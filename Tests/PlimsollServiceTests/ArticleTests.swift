@@ -21,7 +21,9 @@ public final class TileRenderer: Sendable {
     public init(manager: ResourceManager? = nil) { registration = manager?.register(tiles) }
     deinit { registration?.cancel() }
 
-    public func tile(_ number: UInt64) async throws -> [UInt8] { try await tiles.value(forKey: number) { Self.render(number) } }
+    public func tile(_ number: UInt64) async throws -> [UInt8] {
+        try await tiles.value(forKey: number) { Self.render(number) }
+    }
 
     private static func render(_ number: UInt64) -> [UInt8] { [UInt8(truncatingIfNeeded: number)] }
 }
@@ -134,7 +136,9 @@ public final class TileRenderer: Sendable {
             "sessions", limit: .mebibytes(64), rebuildCost: .expensive, cost: { _, session in session.byteCount })
         manager.register(pages)
         manager.register(sessions, purgesOnBackground: false, tags: ["web"])
-        manager.register("sqlite", rebuildCost: .cheap, byteCount: { database.cacheSize }) { target in database.release(target) }
+        manager.register("sqlite", rebuildCost: .cheap, byteCount: { database.cacheSize }) { target in
+            database.release(target)
+        }
         let chunks = [0, 1, 2]
         @Sendable func upload(_ chunk: Int) async throws {}
         @Sendable func checkpoint(_ reason: ExpirationReason) async {}
@@ -236,7 +240,8 @@ public final class TileRenderer: Sendable {
         let calm = Simulation().run(PressureTrace("__-_-__"))
         #expect(!calm.allActions.contains { $0.isDestructive })
         for report in manager.reports {
-            print(report.level, report.evidence, report.action, report.asked, report.released, report.residentFall, report.outcome)
+            print(report.level, report.evidence, report.action, report.outcome)
+            print(report.asked, report.released, report.residentFall)
         }
         print(manager.capabilities["allocator"]?.detail ?? "unknown")
     }
@@ -269,23 +274,77 @@ public final class TileRenderer: Sendable {
         #expect(image == [47] && !task.isActive)
     }
 
+    @Test func `the tutorial's five steps run`() async throws {
+        let logger = Logger(label: "tutorial") { _ in SwiftLogNoOpLogHandler() }, path = "/"
+        // It would watch this machine: compiled and not run.
+        func start() {
+            let manager = ResourceManager(source: LinuxPressureSource(), policy: PressurePolicy(isDryRun: true))
+            print(manager.capabilities)
+            let running = Task { try await manager.run() }
+            running.cancel()
+        }
+        _ = start
+        let source = ScriptedPressureSource(), manager = ResourceManager(source: source)
+        let pages = VolatileCache<String, [UInt8]>("pages")
+        manager.register(pages)
+        let page = try await pages.value(forKey: path) { try await render(path) }
+        #expect(page == [47] && pages.statistics.hits == 0)
+        let (levels, level) = AsyncStream.makeStream(of: (level: PressureLevel, isSimulated: Bool).self)
+        let heard = manager.observe(from: .critical) { event in level.yield((event.level, event.isSimulated)) }
+        let registration = manager.observe(from: .warning) { event in
+            logger.notice("memory short", metadata: ["level": "\(event.level)", "shortfall": "\(event.shortfall)"])
+        }
+        let running = Task { try await manager.run() }
+        source.push(usage: .mebibytes(100), limit: .gibibytes(1))
+        await source.settled()
+        manager.simulate(.critical, for: .seconds(5))
+        for await event in levels {
+            #expect(event.level == .critical && event.isSimulated)
+            break
+        }
+        heard.cancel()
+        registration.cancel()
+        running.cancel()
+        try await running.value
+    }
+
     // MARK: The articles
 
-    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent()
+    private static let folder = root.appendingPathComponent("Sources/Plimsoll/Plimsoll.docc")
+    private static let hasArticles = FileManager.default.fileExists(atPath: folder.path)
 
-    @Test(.needs(FileManager.default.fileExists(atPath: root.appendingPathComponent("Sources/Plimsoll/Plimsoll.docc").path), "the sources are not at hand"))
-    func `this file compiles the articles' snippets word for word`() throws {
+    /// The articles by file name.
+    private static func articles() throws -> [(name: String, text: String)] {
+        try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+            .filter { $0.pathExtension == "md" }
+            .map { ($0.lastPathComponent, try String(contentsOf: $0, encoding: .utf8)) }
+    }
+
+    @Test(.needs(hasArticles, "the sources are not at hand"))
+    func `this file and the quick start's program have the articles' snippets word for word`() throws {
         func lines(_ text: String) -> [Substring] { text.split(separator: "\n").map { $0.drop { $0 == " " } } }
-        let own = lines(try String(contentsOfFile: #filePath, encoding: .utf8)).joined(separator: "\n")
-        let folder = Self.root.appendingPathComponent("Sources/Plimsoll/Plimsoll.docc")
+        let program = Self.root.appendingPathComponent("docs/examples/Quickstart/Quickstart.swift")
+        let compiled = try [URL(fileURLWithPath: #filePath), program].map {
+            lines(try String(contentsOf: $0, encoding: .utf8)).joined(separator: "\n")
+        }
         var count = 0
-        for article in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil) where article.pathExtension == "md" {
-            let parts = try String(contentsOf: article, encoding: .utf8).split(separator: "```", omittingEmptySubsequences: false)
+        for article in try Self.articles() {
+            let parts = article.text.split(separator: "```", omittingEmptySubsequences: false)
             for snippet in parts.filter({ $0.hasPrefix("swift\n") }).map({ lines(String($0)).dropFirst() }) {
                 count += 1
-                #expect(own.contains(snippet.joined(separator: "\n")), "\(article.lastPathComponent): \(snippet.first ?? "")")
+                let code = snippet.joined(separator: "\n")
+                #expect(compiled.contains { $0.contains(code) }, "\(article.name): \(snippet.first ?? "")")
             }
         }
-        #expect(count >= 14)
+        #expect(count >= 28)
+    }
+
+    @Test(.needs(hasArticles, "the sources are not at hand"))
+    func `each article says what it assumes`() throws {
+        for article in try Self.articles() where article.name != "Plimsoll.md" {
+            #expect(article.text.contains("\n**Assumes**: "), "\(article.name)")
+        }
     }
 }
