@@ -40,11 +40,13 @@ public final class ServerProcess: Sendable {
         lock.withLock { _ in self.process = process }
     }
 
-    /// Ends it as an operator would, and waits until it has ended.
-    public func stop() { end(SIGTERM) }
+    /// Ends the server as an operator would, and waits for the end.
+    ///
+    /// - Returns: The exit status; `nil` if the server had ended before.
+    @discardableResult public func stop() -> Int32? { end(SIGTERM) }
 
     /// Ends it at once, whatever it is doing.
-    public func kill() { end(SIGKILL) }
+    public func kill() { _ = end(SIGKILL) }
 
     /// Freezes it, or lets it go on: a server that has connections and answers nobody.
     public func freeze(_ isFrozen: Bool) { _ = lock.withLock { _ in process.map { Glibc.kill($0.processIdentifier, isFrozen ? SIGSTOP : SIGCONT) } } }
@@ -52,14 +54,15 @@ public final class ServerProcess: Sendable {
     /// Whether it runs.
     public var isRunning: Bool { lock.withLock { _ in process?.isRunning ?? false } }
 
-    private func end(_ signal: Int32) {
+    private func end(_ signal: Int32) -> Int32? {
         let process = lock.withLock { _ in
             defer { self.process = nil }
             return self.process
         }
-        guard let process, process.isRunning else { return }
+        guard let process, process.isRunning else { return nil }
         _ = Glibc.kill(process.processIdentifier, signal)
         process.waitUntilExit()
+        return process.terminationStatus
     }
 
     /// Runs a program to its end; its exit status.
