@@ -77,16 +77,24 @@ extension ByteCount: CustomStringConvertible, LosslessStringConvertible {
         return "\(sign)\(number) \(units[unit])"
     }
 
-    /// Parses `"512"`, `"512M"`, `"512MiB"`, `"1.5 G"`; units are powers of 1024, in either case. Returns `nil` for
-    /// anything else, negative numbers included.
+    /// Parses `"512"`, `"512M"`, `"512MiB"`, `"1.5 G"`, `"512MB"`, in either case. Returns `nil` for anything else,
+    /// negative numbers included.
+    ///
+    /// `M` and `MiB` are 1024² bytes, as in systemd and GNU's tools; `MB` is 1000² bytes. Kubernetes reads `512M` as
+    /// 512 * 1000² bytes and `512Mi` as 512 * 1024².
     public init?(_ text: String) {
-        let compact = text.filter { $0 != " " }
-        let number = compact.prefix { $0.isNumber || $0 == "." }
-        let unit = compact.dropFirst(number.count).lowercased()
+        let rest = text.drop { $0 == " " }
+        let number = rest.prefix { $0.isNumber || $0 == "." }
+        var unit = rest.dropFirst(number.count).drop { $0 == " " }.lowercased()
+        while unit.last == " " { unit.removeLast() }
         guard let value = Double(number), value.isFinite else { return nil }
-        let shifts = ["": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30, "t": 40, "tib": 40]
-        guard let shift = shifts[unit] else { return nil }
-        let bytes = value * Double(1 << shift)
+        let units: [String: Double] = [
+            "": 1, "b": 1, "k": 0x1p10, "kib": 0x1p10, "ki": 0x1p10, "kb": 1e3, "m": 0x1p20, "mib": 0x1p20,
+            "mi": 0x1p20, "mb": 1e6, "g": 0x1p30, "gib": 0x1p30, "gi": 0x1p30, "gb": 1e9, "t": 0x1p40,
+            "tib": 0x1p40, "ti": 0x1p40, "tb": 1e12,
+        ]
+        guard let factor = units[unit] else { return nil }
+        let bytes = value * factor
         guard bytes < Double(Int.max) else { return nil }
         self.bytes = Int(bytes)
     }

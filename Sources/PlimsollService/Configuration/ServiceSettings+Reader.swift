@@ -21,10 +21,13 @@ extension ServiceSettings {
         let before = self
         var problems: [String] = []
         for setting in settings {
-            let former = Setting.formerKeys[setting.key]
-            guard let text = Self.text(snapshot, setting.key) ?? former.flatMap({ Self.text(snapshot, $0) }) else {
-                continue
+            var former: String?
+            var text = Self.text(snapshot, setting.key)
+            if text == nil, let name = Setting.formerKeys[setting.key] {
+                (former, text) = (name, Self.text(snapshot, name))
             }
+            guard let text else { continue }
+            if let former { warn(.formerName(key: setting.key, former: former)) }
             var changed = self
             do throws(Setting.Refusal) {
                 try setting.apply(text, &changed)
@@ -50,32 +53,48 @@ extension ServiceSettings {
     /// Returns `defaults` with the values of the process's environment applied, such as
     /// `PLIMSOLL_SHUTDOWN_BUDGET=40s`.
     ///
-    /// - Throws: `ConfigurationProblem`, also for an unknown variable `PLIMSOLL_…`. Otherwise a mistyped variable
-    ///   would be ignored silently.
-    public static func fromEnvironment(defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem)
-        -> ServiceSettings
+    /// An unknown variable `PLIMSOLL_…` leads to a warning (`warnings`), which `ResourceService` logs. The variable may
+    /// belong to a later version that was rolled back, or to Kubernetes, which sets variables for a service of that name.
+    ///
+    /// - Parameters:
+    ///   - defaults: values of the settings that the environment does not set.
+    ///   - strict: true to refuse unknown variables, as `isStrict` and `PLIMSOLL_STRICT=true` do.
+    /// - Throws: `ConfigurationProblem` for a value that is not allowed, and for an unknown variable if strict.
+    public static func fromEnvironment(defaults: ServiceSettings = ServiceSettings(), strict: Bool = false)
+        throws(ConfigurationProblem) -> ServiceSettings
     {
-        try ServiceSettings(environment: ProcessInfo.processInfo.environment, defaults: defaults)
+        try ServiceSettings(
+            environment: ProcessInfo.processInfo.environment, defaults: defaults, strict: strict)
     }
 
-    /// Creates settings from `defaults` and the given environment variables.
-    public init(environment: [String: String], defaults: ServiceSettings = ServiceSettings())
-        throws(ConfigurationProblem)
-    {
-        let unknown = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }
-            .sorted()
-        var problems = unknown.map { name in
-            "\(printable(name, atMost: 120)) is not a setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
-        }
+    /// Creates settings from `defaults` and the given environment variables, as `fromEnvironment` does.
+    public init(
+        environment: [String: String], defaults: ServiceSettings = ServiceSettings(), strict: Bool = false
+    ) throws(ConfigurationProblem) {
+        var start = defaults
+        if strict { start.isStrict = true }
         // An empty variable counts as not set.
         let set = environment.filter { $0.key.hasPrefix("PLIMSOLL_") && !$0.value.isEmpty }
         let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: set)).scoped(
             to: "plimsoll")
-        do throws(ConfigurationProblem) { try self.init(reader: reader, defaults: defaults) } catch {
-            problems += error.problems
-            self = defaults
-        }
+        self = start
+        var problems = apply(Setting.all, reader.snapshot())
+        let others = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }.sorted()
+        let links = others.filter(Self.isServiceLink), unknown = others.filter { !Self.isServiceLink($0) }
+        let warnings = unknown.map { ConfigurationWarning.unknown(variable: $0, nearest: Self.nearest($0)) }
+        if isStrict { problems = warnings.map(\.description) + problems }
+        for warning in warnings where !isStrict { warn(warning) }
+        // Kubernetes makes these names, so none of them is a mistyped setting.
+        if !links.isEmpty { warn(.serviceLinks(links)) }
         if !problems.isEmpty { throw ConfigurationProblem(problems) }
+    }
+
+    /// Returns true for a name that Kubernetes gives to a variable about a service: of the service `plimsoll`, or of
+    /// one whose name begins with `plimsoll-`.
+    static func isServiceLink(_ name: String) -> Bool {
+        name.wholeMatch(
+            of: /PLIMSOLL_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)/)
+            != nil
     }
 
     /// All keys that can be configured, within the scope `plimsoll`.

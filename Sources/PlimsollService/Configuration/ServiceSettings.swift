@@ -11,6 +11,13 @@ public struct ServiceSettings: Sendable {
     var policy = PressurePolicy.standard
     /// The keys that a configuration has set, with values, in the order of setting.
     var configured: [(setting: Setting, text: String)] = []
+    /// What a configuration contains besides valid values, in the order found.
+    private(set) var found: [ConfigurationWarning] = []
+    /// The warnings about the configuration that these settings come from, as sentences: unknown variables, service
+    /// links of Kubernetes, former names. `ResourceService` logs the same.
+    public var warnings: [String] { found.map(\.description) }
+    /// True if an unknown variable `PLIMSOLL_…` stops the start instead of leading to a warning.
+    public var isStrict = false
     /// True if the manager monitors memory and acts; see `ResourceManager.run()`.
     public var isEnabled = true
     /// Time from the start of a shutdown to the end, in any order in which services wait for each other.
@@ -59,6 +66,9 @@ public struct ServiceSettings: Sendable {
     /// Creates the default settings.
     public init() {}
 
+    /// Adds a warning, unless the same one was added before.
+    mutating func warn(_ warning: ConfigurationWarning) { if !found.contains(warning) { found.append(warning) } }
+
     /// Returns `policy` with the changes of the configuration applied.
     ///
     /// - Throws: `ConfigurationProblem` if the changes are inconsistent with the rest of `policy`.
@@ -71,6 +81,41 @@ public struct ServiceSettings: Sendable {
             throw ConfigurationProblem(["warning.*, critical.*, stall.*: \(problem)"])
         }
         return settings.policy
+    }
+}
+
+/// A part of a configuration that is not followed, or not under that name for much longer. The rest is followed.
+enum ConfigurationWarning: Sendable, Hashable, CustomStringConvertible {
+    /// A variable `PLIMSOLL_…` that is no setting, and the known variable most similar to it.
+    case unknown(variable: String, nearest: String?)
+    /// Variables that Kubernetes sets for a service whose name begins with `plimsoll`.
+    case serviceLinks([String])
+    /// A key under a former name.
+    case formerName(key: String, former: String)
+
+    var description: String {
+        switch self {
+        case .unknown(let name, let nearest):
+            "\(printable(name, atMost: 120)) is no setting" + (nearest.map { "; did you mean \($0)?" } ?? "")
+        case .serviceLinks(let names):
+            "\(Self.list(names)) are service links of Kubernetes and no settings; set enableServiceLinks: false in the pod, or rename the Service"
+        case .formerName(let key, let former):
+            "\(former) (\(Setting.variable(former))) is the former name of \(key) (\(Setting.variable(key))); take the new one, as the next version refuses the former"
+        }
+    }
+
+    /// The message and the names for the log.
+    var entry: (message: String, names: String) {
+        switch self {
+        case .unknown(let name, _): ("ignored an unknown variable", printable(name, atMost: 120))
+        case .serviceLinks(let names): ("ignored service links of Kubernetes", Self.list(names))
+        case .formerName(_, let former): ("took a setting under its former name", former)
+        }
+    }
+
+    private static func list(_ names: [String]) -> String {
+        names.prefix(8).map { printable($0, atMost: 120) }.joined(separator: ", ")
+            + (names.count > 8 ? " and \(names.count - 8) more" : "")
     }
 }
 

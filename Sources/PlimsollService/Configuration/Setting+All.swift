@@ -11,6 +11,9 @@ extension Setting {
         boolean("dryRun", false, "decides and reports without acting", isLive: true) {
             $0.policy.isDryRun = $1
         },
+        boolean(
+            "strict", false, "refuse unknown `PLIMSOLL_…` variables instead of warning; service links of Kubernetes are let pass"
+        ) { $0.isStrict = $1 },
     ]
 
     private static let shutdown: [Setting] = [

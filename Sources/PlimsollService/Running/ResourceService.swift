@@ -57,6 +57,11 @@ public final class ResourceService: Service, CustomStringConvertible {
         _ = Lifecycle(manager)
         self.logger = logger ?? Logger(label: "plimsoll")
         state = Mutex(State(settings: settings))
+        for warning in settings.found {
+            let (message, names) = warning.entry
+            self.logger.warning(
+                "\(message)", metadata: ["plimsoll.variables": "\(names)", "plimsoll.reason": "\(warning)"])
+        }
         do throws(ConfigurationProblem) {
             let made = manager.policy, configured = try settings.policy(over: made)
             if configured != made { manager.adopt(configured) }

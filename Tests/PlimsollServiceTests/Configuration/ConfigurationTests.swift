@@ -1,4 +1,5 @@
 import Configuration
+import Logging
 import Plimsoll
 import PlimsollTesting
 import TestSupport
@@ -39,9 +40,11 @@ import Testing
             let setting = try #require(Setting.all.first { $0.key == key }), old = Setting.variable(former)
             #expect(problems([old: "wrong"]).map { $0.hasPrefix("\(key) (\(setting.variable)) is \"wrong\"") } == [true], "\(former)")
             #expect(!ServiceSettings.keys.contains { $0.name == former })
+            let standard = try ServiceSettings(environment: [old: setting.standard])
+            #expect(standard.warnings.count == 1 && standard.warnings[0].hasPrefix("\(former) (\(old)) is the former name of \(key) (\(setting.variable))"))
         }
         let settings = try ServiceSettings(environment: ["PLIMSOLL_FALL_HOLD": "7s", "PLIMSOLL_LOG_REST": "3s", "PLIMSOLL_LOG_MIN_INTERVAL": "2s"])
-        #expect(settings.policy.thresholds.fallHold == .seconds(7) && settings.logRest == .seconds(2))
+        #expect(settings.policy.thresholds.fallHold == .seconds(7) && settings.logRest == .seconds(2) && settings.warnings.count == 1)
     }
 
     @Test func `every key accepts the standard value, which equals the default`() throws {
@@ -74,10 +77,54 @@ import Testing
         #expect(problems(["PLIMSOLL_SHUTDOWN_DRAIN_DELAY": "30s"]).first?.contains("more than shutdown.budget") == true)
     }
 
-    @Test func `an unknown variable is refused, with a suggestion of the meant one`() {
-        #expect(problems(["PLIMSOLL_DRYRUN": "true"]) == ["PLIMSOLL_DRYRUN is no setting; did you mean PLIMSOLL_DRY_RUN?"])
-        #expect(problems(["PLIMSOLL_FLUX_CAPACITOR_COLOUR": "red"]) == ["PLIMSOLL_FLUX_CAPACITOR_COLOUR is no setting"])
-        #expect(problems(["PLIMSOLL_SUPERVISOR": "/run/p.sock", "PLIMSOLL": "x", "OTHER": "y"]) == [])
+    private static let unknown = ["PLIMSOLL_DRYRUN": "true", "PLIMSOLL_FLUX_CAPACITOR_COLOUR": "red", "PLIMSOLL_LOG_MIN_INTERVAL": "3s"]
+    private static let sentences = ["PLIMSOLL_DRYRUN is no setting; did you mean PLIMSOLL_DRY_RUN?", "PLIMSOLL_FLUX_CAPACITOR_COLOUR is no setting"]
+
+    @Test func `an unknown variable is a warning with the meant one, and the others are followed`() throws {
+        let settings = try ServiceSettings(environment: Self.unknown)
+        #expect(settings.warnings == Self.sentences && settings.logRest == .seconds(3))
+        #expect(try ServiceSettings(environment: ["PLIMSOLL_SUPERVISOR": "/run/p.sock", "PLIMSOLL": "x", "OTHER": "y"]).warnings == [])
+        let book = LogBook()
+        _ = ResourceService(ResourceManager(source: ScriptedPressureSource()), settings: settings, logger: book.logger)
+        #expect(book.entries.map(\.level) == [.warning, .warning] && book.entries.map(\.message) == ["ignored an unknown variable", "ignored an unknown variable"])
+        #expect(book.entries.map { $0["variables"] } == ["PLIMSOLL_DRYRUN", "PLIMSOLL_FLUX_CAPACITOR_COLOUR"])
+        #expect(book.entries.map { $0["reason"] } == Self.sentences)
+    }
+
+    @Test func `an unknown variable beside a malformed value is no error, but the value is`() {
+        #expect(problems(Self.unknown.merging(["PLIMSOLL_DRY_RUN": "perhaps"]) { $1 }).map { $0.hasPrefix("dryRun (PLIMSOLL_DRY_RUN)") } == [true])
+    }
+
+    @Test func `strictness refuses unknown variables, by the code and by the environment, which has the last word`() throws {
+        func refused(_ more: [String: String], _ strict: Bool) -> [String] {
+            do throws(ConfigurationProblem) {
+                _ = try ServiceSettings(environment: Self.unknown.merging(more) { $1 }, strict: strict)
+                return []
+            } catch {
+                return error.problems
+            }
+        }
+        #expect(refused([:], true) == Self.sentences && refused(["PLIMSOLL_STRICT": "true"], false) == Self.sentences)
+        #expect(refused(["PLIMSOLL_STRICT": "false"], true) == [] && refused([:], false) == [])
+        let both = refused(["PLIMSOLL_HANDLER_BUDGET": "1ms"], true)
+        #expect(both.count == 3 && Array(both.prefix(2)) == Self.sentences)
+    }
+
+    @Test(arguments: [false, true])
+    func `service links of Kubernetes are named as such and never stop the start`(strict: Bool) throws {
+        let links = [
+            "PLIMSOLL_PORT", "PLIMSOLL_PORT_80_TCP", "PLIMSOLL_PORT_80_TCP_ADDR", "PLIMSOLL_PORT_80_TCP_PORT", "PLIMSOLL_PORT_80_TCP_PROTO",
+            "PLIMSOLL_SERVICE_HOST", "PLIMSOLL_SERVICE_PORT", "PLIMSOLL_SERVICE_PORT_HTTP",
+        ]
+        let settings = try ServiceSettings(environment: Dictionary(uniqueKeysWithValues: links.map { ($0, "tcp://10.0.0.1:80") }), strict: strict)
+        #expect(settings.warnings.count == 1)
+        #expect(settings.warnings[0].hasPrefix(links.joined(separator: ", ") + " are service links of Kubernetes"))
+        #expect(settings.warnings[0].contains("enableServiceLinks: false"))
+        #expect(ServiceSettings.isServiceLink("PLIMSOLL_ADMIN_SERVICE_HOST") && ServiceSettings.isServiceLink("PLIMSOLL_ADMIN_PORT_53_UDP"))
+        for other in ["PLIMSOLL_PORTS", "PLIMSOLL_PORT_TCP", "PLIMSOLL_SERVICE", "PLIMSOLL_SERVICE_HOSTS", "PLIMSOLL_PORT_80_TCP_NAME"] {
+            #expect(!ServiceSettings.isServiceLink(other), "\(other)")
+        }
+        #expect(!Setting.all.contains { ServiceSettings.isServiceLink($0.variable) })
     }
 
     @Test func `variables are named as the environment's provider names keys`() throws {

@@ -4,12 +4,13 @@ import Testing
 @Suite struct ByteCountTests {
     @Test(arguments: [
         ("512", 512), ("1k", 1024), ("512M", 512 << 20), ("512MiB", 512 << 20), ("1.5 G", 3 << 29), ("0", 0), ("2 tib", 2 << 40),
+        ("512MB", 512_000_000), ("1.5 kB", 1500), ("2gb", 2_000_000_000), ("1TB", 1_000_000_000_000), ("512Mi", 512 << 20), (" 3 Gi ", 3 << 30),
     ])
     func `numbers with units are parsed`(text: String, bytes: Int) {
         #expect(ByteCount(text)?.bytes == bytes)
     }
 
-    @Test(arguments: ["", "M", "-1", "1.2.3", "12Q", "1e3M", "nan", "inf", "99999999999T", "12 M B"])
+    @Test(arguments: ["", "M", "-1", "1.2.3", "12Q", "1e3M", "nan", "inf", "99999999999T", "12 M B", "1 2M", "MB", "12MBit"])
     func `other text is refused`(text: String) {
         #expect(ByteCount(text) == nil)
     }
