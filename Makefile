@@ -18,7 +18,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench lifecycle supervisor test test-all unit platforms sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench lifecycle supervisor test test-all unit platforms inert sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -68,6 +68,7 @@ test: swift ## Every layer of tests, the virtual machine included; REQUIRE=1 mak
 
 test-all: ## The same with the torture of volatile memory at full length, seven minutes more
 	@$(MAKE) --no-print-directory test TORTURE_READS=2000000
+	@$(MAKE) --no-print-directory inert
 
 unit: swift
 	swift build --build-tests $(FLAGS)
@@ -103,6 +104,12 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 # Of the look-ups without a lock and of what they lend, not of what they ask for under the lock.
 	@! cat out/tsan.* 2>/dev/null | awk 'BEGIN { RS = "" } /readUnlocked|readFurther|readMissing|readOpen|[0-9](borrow|giveBack|dropGiven|shareLent)/ && !/readLocked/ { found = 1; print } END { exit !found }' || \
 		{ echo "a race with the look-up that takes no lock" >&2; exit 1; }
+
+# What other systems get, compiled and tested here: no volatile memory, no barriers, no source of readings. A build of its own.
+INERT := --scratch-path .build-inert -Xswiftc -DPLIMSOLL_INERT -Xcc -DPLIMSOLL_INERT
+inert: swift ## The tests of the core in the inert build, which macOS and musl have; needs a second build
+	swift build --build-tests $(INERT)
+	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
 
 platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here; installs musl-tools as root
 	Tests/tell --part platforms Tests/Platforms/check

@@ -90,7 +90,7 @@ import Testing
         #expect(data.buffer.heldBytes == 10_000)
     }
 
-    @Test func `a manager counts purgeable data, and releases that data first`() {
+    @Test(.needsLinux) func `a manager counts purgeable data, and releases that data first`() {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let data = PurgeableData(length: 1 << 20, name: "frame")
         let registration = manager.register(data.buffer)

@@ -78,7 +78,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         #expect(statistics.hits == 1 && statistics.byteCount == .zero && statistics.count == 0 && statistics.droppedByKernel == 0)
     }
 
-    @Test func `a client caches in volatile memory`() async throws {
+    @Test(.needsLinux) func `a client caches in volatile memory`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let pages = VolatileCache<String, [UInt8]>("pages")
         let thumbs = VolatileCache<UInt64, [UInt8]>("thumbs", limit: .mebibytes(256), timeToLive: .seconds(300))

@@ -1,4 +1,5 @@
 import Glibc
+import Plimsoll
 public import Testing
 
 /// True if a test that cannot run here fails instead of being skipped: `TEST_REQUIRE=1`.
@@ -44,6 +45,12 @@ extension Trait where Self == Need {
     public static func needs(
         _ condition: @autoclosure @escaping @Sendable () -> Bool, _ reason: String, or substitute: Need.Substitute? = nil
     ) -> Need { Need(reason, substitute, condition) }
+
+    /// The test runs only where Plimsoll is built for the Linux kernel: volatile memory, barriers of all threads and
+    /// memory that is wiped in a forked child. The inert build of other systems has none (`make inert`).
+    public static var needsLinux: Need {
+        Need("the inert build has no volatile memory and no barriers", nil) { VolatileMemory.isSupported }
+    }
 
     /// The test runs only where there is no `obstacle`, which is the reason.
     public static func needs(no obstacle: Comment?, or substitute: Need.Substitute? = nil) -> Need {

@@ -12,7 +12,7 @@ extension Setting {
             $0.policy.isDryRun = $1
         },
         boolean(
-            "strict", false, "refuse unknown `PLIMSOLL_…` variables instead of warning; service links of Kubernetes are let pass"
+            "strict", false, "refuses unknown `PLIMSOLL_…` variables instead of warning; accepts the service links of Kubernetes"
         ) { $0.isStrict = $1 },
     ]
 

@@ -39,7 +39,8 @@ import Testing
         #expect(Self.isIntact(secret, 2))
     }
 
-    @Test func `C44 the kernel keeps a secret's pages out of dumps and children, and the neighbouring pages are unreadable`() throws {
+    @Test(.needsLinux)
+    func `C44 the kernel keeps a secret's pages out of dumps and children, and the neighbouring pages are unreadable`() throws {
         for secret in [try Self.secret(32), try Self.secret(50_000)] {
             let maps = Mapping.all()
             let place = try #require(maps.firstIndex { $0.range.contains(UInt(bitPattern: secret.address)) })
@@ -132,7 +133,7 @@ import Testing
 }
 
 /// What a secret does to a whole process: each in a process of its own.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct SecretProcessTests {
+@Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct SecretProcessTests {
     @Test func `C44 a forked child has zeros, and knows the secret as wiped`() async {
         await #expect(processExitsWith: .success) {
             guard let small = try? SecretTests.secret(64), let large = try? SecretTests.secret(10_000) else { exit(2) }

@@ -8,7 +8,7 @@ import Testing
 @testable import Plimsoll
 
 /// Threads held at the four moments of lending between which another may come; `make sanitize` runs them, too. Each in a process of its own.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct CacheLendingDelayTests {
+@Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct CacheLendingDelayTests {
     typealias Object = CacheVisitTests.Object
     typealias Crew = CacheVisitTests.Crew
 

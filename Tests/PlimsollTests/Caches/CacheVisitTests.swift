@@ -7,7 +7,7 @@ import Testing
 @testable import Plimsoll
 
 /// Objects are looked up without a lock where nobody has written for a while.
-@Suite struct CacheVisitTests {
+@Suite(.needsLinux) struct CacheVisitTests {
     final class Object: Sendable {
         let number: Int
         private let alive: Counter?

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// What a buffer does to a whole process, or a process to its buffers: each in a process of its own.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableBufferProcessTests {
+@Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct PurgeableBufferProcessTests {
     /// The address of a byte that nobody has access to any more.
     private static func stray(in buffer: PurgeableBuffer) -> UnsafeMutablePointer<UInt8>? {
         guard PurgeableBufferTests.fill(buffer) else { return nil }

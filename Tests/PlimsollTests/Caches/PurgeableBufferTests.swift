@@ -7,7 +7,7 @@ import Testing
 @testable import Plimsoll
 
 /// Drops are real ones here: the kernel takes what was offered when told to reclaim it.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableBufferTests {
+@Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct PurgeableBufferTests {
     /// Fills every word with its index and `salt`, the first of each page included; what is left over at the end, with ones.
     static func fill(_ buffer: PurgeableBuffer, salt: UInt64 = 0) -> Bool {
         let written: Void? = buffer.withAccess { bytes in

@@ -8,7 +8,7 @@ import Testing
 
 /// Seats of threads where a process does to them what it seldom does: forks, ends a thread in the middle of a look-up, forbids barriers. Each in a process of its
 /// own, which ends by itself if it hangs.
-@Suite(.timeLimit(.minutes(5))) struct ReaderSlotTests {
+@Suite(.timeLimit(.minutes(5)), .needsLinux) struct ReaderSlotTests {
     typealias Object = CacheVisitTests.Object
     typealias Crew = CacheVisitTests.Crew
 

@@ -87,7 +87,7 @@ import Testing
         #expect(cache.statistics.evictions == 200 - kept.count)
     }
 
-    @Test(arguments: [64, 1000, 5000]) func `the index splits under many entries and no entry is lost`(size: Int) {
+    @Test(.needsLinux, arguments: [64, 1000, 5000]) func `the index splits under many entries and no entry is lost`(size: Int) {
         let cache = VolatileCache<Int, [UInt8]>("many")
         let count = size == 64 ? 100_000 : 20_000
         for key in 0..<count { cache.insert([UInt8](repeating: UInt8(key & 255), count: size), forKey: key) }
@@ -300,7 +300,7 @@ import Testing
 
     // MARK: Giving back
 
-    @Test func `released memory leaves the process, and the rest stays readable`() {
+    @Test(.needsLinux) func `released memory leaves the process, and the rest stays readable`() {
         let cache = VolatileCache<Int, [UInt8]>("released")
         for key in 0..<8000 { cache.insert([UInt8](repeating: UInt8(key & 255), count: 4096), forKey: key) }
         let held = cache.heldBytes

@@ -7,7 +7,7 @@ import Testing
 @testable import Plimsoll
 
 /// What a volatile cache makes of pages that the kernel took: really took, by reclaim of what was marked.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileDropTests {
+@Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct VolatileDropTests {
     typealias Cache = VolatileCache<UInt64, [UInt8]>
 
     /// A value that can be told from any other and from every torn one: each word says whose it is and where it stands.

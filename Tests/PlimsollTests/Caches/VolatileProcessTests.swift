@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// What a process does to a volatile cache as a whole: each in a process of its own.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileProcessTests {
+@Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct VolatileProcessTests {
     @Test func `a forked child sees an empty cache, and hangs on nothing`() async {
         await #expect(processExitsWith: .success) {
             let cache = VolatileCache<Int, [UInt8]>("parent")

@@ -91,7 +91,7 @@ import Testing
         #expect(told.withLock { $0.count } == 200)
     }
 
-    @Test func `T27 K29 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
+    @Test(.needsLinux) func `T27 K29 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
         // Each pass has a look between volatile memory and the heap.
         let source = CountingSource(warmingPasses: 2, looksPerPass: 3)
         let manager = ResourceManager(source: source)

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// What a running manager does with volatile memory.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileManagerTests {
+@Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct VolatileManagerTests {
     /// A group of 1 GiB: what others use, what volatile holders have, and page cache make up the usage.
     static func push(
         _ running: RunningManager, others: Int, volatile: Int, cache: Int = 0, lazyFreed: Int? = nil, after step: Duration = .zero
