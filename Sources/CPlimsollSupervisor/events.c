@@ -34,4 +34,4 @@ int plimsoll_queue_wait(int queue, uint64_t *tokens, int capacity, int milliseco
     return count < 0 && errno == EINTR ? 0 : result(count);
 }
 
-int plimsoll_bell(void) { return result(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
+int plimsoll_wakeup(void) { return result(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }

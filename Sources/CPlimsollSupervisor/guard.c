@@ -152,7 +152,7 @@ static int wait_until(int socket, int events, int64_t deadline) {
     return rest > 0 && plimsoll_ready(socket, events, (int)rest) != 0;
 }
 
-int plimsoll_guard_tell(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds) {
+int plimsoll_guard_send(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds) {
     _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec vector = {(void *)record, sizeof *record};
     struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};

@@ -59,7 +59,7 @@ public final class MemoryCache<Key, Value>: Purgeable, MeteredPurgeable, Countin
     public func object(forKey key: Key) -> Value? {
         let key = CacheKey(key, rules)
         guard let object = entries.value(forKey: key) else { return nil }
-        return object.isDiscardable ? look(at: object, key) : object.value
+        return object.isDiscardable ? access(object, key) : object.value
     }
 
     /// Stores `object` under `key` at no cost, replacing the present object.
@@ -247,7 +247,7 @@ extension MemoryCache {
 
     /// Returns the object. If the content was discarded, removes the object and returns `nil`.
     @usableFromInline
-    func look(at object: CachedObject<Value>, _ key: CacheKey<Key>) -> Value? {
+    func access(_ object: CachedObject<Value>, _ key: CacheKey<Key>) -> Value? {
         guard evictsObjectsWithDiscardedContent, object.discardable?.isContentDiscarded() == true else {
             return object.value
         }

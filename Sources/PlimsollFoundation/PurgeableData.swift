@@ -72,7 +72,7 @@ public final class PurgeableData: DiscardableContent {
     ///
     /// - Complexity: O(pages) between accesses, as a word of each page is read. O(1) otherwise.
     public func isContentDiscarded() -> Bool {
-        buffer.lookForDrops()
+        buffer.checkForDrops()
         return buffer.isDiscarded
     }
 

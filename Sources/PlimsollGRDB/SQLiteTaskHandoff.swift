@@ -118,7 +118,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         }
         guard isThere else {
             throw TaskHandoffError(
-                .refused, "cannot offer task \"\(offer.name)\" to \(name) because it holds \(most) tasks, which is the limit; retry later")
+                .refused,
+                "cannot offer task \"\(offer.name)\" to \(name) because it holds \(most) tasks, which is the limit; retry later"
+            )
         }
         return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
     }
@@ -163,7 +165,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         case .failure(let damaged):
             throw TaskHandoffError(
                 .nonsense,
-                "cannot take task \"\(damaged.name)\" (\(damaged.id)) in \(name) because it is damaged; the task was set aside")
+                "cannot take task \"\(damaged.name)\" (\(damaged.id)) in \(name) because it is damaged; the task was set aside"
+            )
         }
     }
 
@@ -205,7 +208,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     }
 
     public func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask] {
-        try await write("list what is set aside") { database in
+        try await write("list tasks that were set aside") { database in
             try Row.fetchAll(
                 database,
                 sql:
@@ -293,7 +296,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         case .SQLITE_BUSY, .SQLITE_LOCKED:
             return TaskHandoffError(
                 .unreachable,
-                text + "another connection kept the database locked for longer than the busy timeout; \(error.message ?? "")")
+                text
+                    + "another connection kept the database locked for longer than the busy timeout; \(error.message ?? "")"
+            )
         case .SQLITE_CANTOPEN, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_PERM:
             return TaskHandoffError(
                 .unreachable, text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")

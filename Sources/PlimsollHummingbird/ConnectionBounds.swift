@@ -61,7 +61,7 @@ struct CutOffReports: Sendable {
         (noRequest, tooSlow, notTaken) = (counter("no_request"), counter("body_too_slow"), counter("answer_not_taken"))
     }
 
-    func tell(_ reason: Reason) {
+    func record(_ reason: Reason) {
         let counter =
             switch reason {
             case .noRequest: noRequest
@@ -126,7 +126,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
 
     func read(context: ChannelHandlerContext) {
         isWanted = true
-        look(context)
+        schedule(context)
         context.read()
     }
 
@@ -148,14 +148,14 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
             bodyLeft = .nanoseconds(longer.overflow ? .max : longer.partialValue)
         case .end: isReading = false
         }
-        look(context)
+        schedule(context)
         context.fireChannelRead(data)
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         if case .end = unwrapOutboundIn(data) { unanswered -= 1 }
         owed += 1
-        look(context)
+        schedule(context)
         let taken = promise ?? context.eventLoop.makePromise()
         let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
         taken.futureResult.whenComplete { _ in
@@ -163,13 +163,13 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
             bounds.owed -= 1
             // The next piece has a time limit of its own.
             bounds.rest(context)
-            bounds.look(context)
+            bounds.schedule(context)
         }
         context.write(data, promise: taken)
     }
 
     /// Sets the alarm for the current wait, unless already set.
-    private func look(_ context: ChannelHandlerContext) {
+    private func schedule(_ context: ChannelHandlerContext) {
         let now: Wait = owed > 0 ? .taking : isWanted && (isReading || unanswered == 0) ? .request : .nothing
         guard now != wait, context.channel.isActive else { return }
         rest(context)
@@ -195,7 +195,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
         let isSlow = isReading && context.eventLoop.now - waitBegan < limits.idle
         let reason: CutOffReports.Reason? =
             wait == .taking ? .notTaken : isSlow ? .tooSlow : isReading || requests == 0 ? .noRequest : nil
-        if let reason { reports.tell(reason) }
+        if let reason { reports.record(reason) }
         context.close(promise: nil)
     }
 }

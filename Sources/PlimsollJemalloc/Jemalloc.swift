@@ -28,7 +28,8 @@ public enum Jemalloc {
         case 0: return
         case _ where !(HeapAllocator.current.kind == .jemalloc && HeapAllocator.current.ownership == .owned):
             throw JemallocError("cannot configure jemalloc: \(HeapAllocator.current.signal.detail)")
-        case let failure: throw JemallocError("cannot configure jemalloc because it refused a setting with error \(failure)")
+        case let failure:
+            throw JemallocError("cannot configure jemalloc because it refused a setting with error \(failure)")
         }
     }
 

@@ -155,7 +155,8 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         guard inserted.first?.first != "0" else {
             throw TaskHandoffError(
                 .refused,
-                "cannot offer task \"\(offer.name)\" to \(name) because it holds \(limits.count) tasks, which is the limit; retry later")
+                "cannot offer task \"\(offer.name)\" to \(name) because it holds \(limits.count) tasks, which is the limit; retry later"
+            )
         }
         return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
     }
@@ -237,7 +238,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     public func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask] {
         let most = max(0, min(most, limits.count))
         let found = try await rows(
-            "list what is set aside",
+            "list tasks that were set aside",
             """
             select id, name, attempts, coalesce(problem, ''), encode(checkpoint, 'hex') from \(table) where set_aside order by number limit $1::bigint
             """, ["\(most)"], columns: 5, most: most)

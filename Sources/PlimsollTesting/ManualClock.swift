@@ -35,7 +35,7 @@ public final class ManualClock: Sendable {
     /// Simulates sleep of the host: the time given to managers does not advance.
     public func sleepHost(for duration: Duration) {
         state.withLock { $0.asleep += duration }
-        tell()
+        notify()
     }
 
     /// Simulates a change of the time of day.
@@ -59,10 +59,10 @@ public final class ManualClock: Sendable {
 
     private func move(by duration: Duration) {
         state.withLock { $0.now += duration }
-        tell()
+        notify()
     }
 
-    private func tell() { for watcher in state.withLock({ $0.watchers }) { watcher() } }
+    private func notify() { for watcher in state.withLock({ $0.watchers }) { watcher() } }
 }
 
 extension ResourceManager {

@@ -23,7 +23,7 @@ import Testing
 
     // MARK: Delegate
 
-    @Test func `the delegate hears of evicted objects, and of no others`() {
+    @Test func `the delegate is notified of evicted objects, and of no others`() {
         let (cache, witness) = watched(limit: 3)
         fill(cache, 0..<5)
         #expect(witness.evicted == [0, 1])
@@ -43,7 +43,7 @@ import Testing
         #expect(witness.evicted.count == 7)
     }
 
-    @Test func `the delegate is not kept alive, nor told of objects that go with the cache`() {
+    @Test func `the delegate is not kept alive, nor notified of objects that end with the cache`() {
         var cache: Citizens? = Citizens()
         var witness: Witness<NSNumber, Citizen>? = Witness { $0.number }
         weak let gone = witness
@@ -76,7 +76,7 @@ import Testing
         #expect(witness.evicted.contains(0) && witness.evicted.last == 8)
     }
 
-    @Test func `T2 a delegate that puts all evicted objects back comes to an end`() {
+    @Test func `T2 a delegate that puts all evicted objects back terminates`() {
         let (cache, _) = watched(limit: 3) { cache, citizen in cache.setObject(citizen, forKey: NSNumber(value: citizen.number)) }
         fill(cache, 0..<20)
         #expect(cache.count <= 3)

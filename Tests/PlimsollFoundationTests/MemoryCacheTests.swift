@@ -137,7 +137,7 @@ import Testing
         registration.cancel()
     }
 
-    @Test func `a registered cache gives way under pressure without a call, and does not grow without room`() async throws {
+    @Test func `a registered cache releases under pressure without a call, and does not grow without room`() async throws {
         let source = ScriptedPressureSource(), manager = ResourceManager(source: source, clock: ManualClock())
         let cache = MemoryCache<NSString, NSData>(), empty = MemoryCache<NSString, NSData>()
         for number in 0..<100 { cache.setObject(NSData(), forKey: "\(number)" as NSString, cost: 1 << 20) }

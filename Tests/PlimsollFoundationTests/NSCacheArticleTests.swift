@@ -39,7 +39,7 @@ final class Evictions: MemoryCacheDelegate {
         #expect(sizes.object(forKey: url) == 4096)
     }
 
-    @Test func `the article's delegate hears of evictions`() {
+    @Test func `the article's delegate is notified of evictions`() {
         let cache = MemoryCache<NSString, NSData>(), evictions = Evictions()
         cache.delegate = evictions
         cache.countLimit = 1

@@ -176,7 +176,7 @@ private final class Election: Sendable {
         }
     }
 
-    @Test func `environment changes are told after a gap`() async throws {
+    @Test func `environment changes are reported after a gap`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let told = Mutex<[EnvironmentChange]>([])
         lifecycle.onEnvironmentChange("log") { change in told.withLock { $0.append(change) } }
@@ -215,7 +215,7 @@ private final class Election: Sendable {
         #expect(opened.withLock { $0 } == ["tenant-42"] && lifecycle.state == .active)
     }
 
-    @Test func `C4 no handler is told of a freeze beforehand, and all observers hear afterwards`() async throws {
+    @Test func `C4 no handler is notified of a freeze beforehand, and all observers are notified afterwards`() async throws {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
         let lifecycle = Lifecycle(manager), server = Server()

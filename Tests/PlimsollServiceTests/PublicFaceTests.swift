@@ -113,7 +113,7 @@ private struct IdleService: Service {
         }
     }
 
-    @Test func `a program registers a holder of another kind`() {
+    @Test func `a program registers a purgeable of another kind`() {
         let db = Database()
         manager.register("sqlite", rebuildCost: .cheap, byteCount: { db.cacheSize }) { target in db.release(target) }
         let buffer = PurgeableBuffer(byteCount: 8 << 20)

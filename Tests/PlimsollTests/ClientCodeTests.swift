@@ -118,7 +118,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         print(PurgeableBuffer("tiles", byteCount: 1 << 20, rebuildCost: .expensive).name)
     }
 
-    @Test func `a client registers a holder of another kind`() {
+    @Test func `a client registers a purgeable of another kind`() {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let db = Database()
         manager.register("sqlite", rebuildCost: .cheap, byteCount: { db.cacheSize }) { target in db.release(target) }

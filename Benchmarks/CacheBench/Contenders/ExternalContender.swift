@@ -15,7 +15,7 @@ final class ExternalContender: Contender {
     deinit { process.end(within: .seconds(1)) }
 
     func run(threads: Int, for length: Duration) throws -> Heat {
-        process.tell("\(threads) \(Int(length.milliseconds))")
+        process.send("\(threads) \(Int(length.milliseconds))")
         let numbers = try answer().split(separator: " ").compactMap { Double($0) }
         guard numbers.count == 5 * threads else {
             throw Failure.failed("\(name) answered \(numbers.count) numbers for \(threads) threads")

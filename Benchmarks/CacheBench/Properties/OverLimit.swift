@@ -55,7 +55,7 @@ final class OverLimit: Sendable {
         while !isOver.load(ordering: .relaxed) {
             let key = random.next() % 100_000
             cache.insert(key, forKey: key, cost: Int.random(in: 0...20_000, using: &random))
-            look()
+            check()
         }
     }
 
@@ -70,7 +70,7 @@ final class OverLimit: Sendable {
         }
     }
 
-    private func look() {
+    private func check() {
         let before = changes.load(ordering: .acquiring)
         let excess = cache.byteCount - cache.limit.bytes
         atomicMemoryFence(ordering: .acquiring)

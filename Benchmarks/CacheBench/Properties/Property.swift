@@ -31,7 +31,7 @@ enum Property: String, CaseIterable {
 
     private func insert(_ rounds: Int) -> BarPanels.Panel {
         var panel = BarPanels.Panel(title: "an insert, by number and order of costs", rows: [])
-        func tell(_ name: String, _ entries: Int, _ times: [InsertOrders.Order: Double]) {
+        func report(_ name: String, _ entries: Int, _ times: [InsertOrders.Order: Double]) {
             let times = InsertOrders.Order.allCases.map { ($0.rawValue, times[$0] ?? .nan) }
             let text = times.map { "\($0.0) \(Text.number($0.1))" }.joined(separator: ", ")
             Output.line("# insert, costs in this order, \(entries) entries fit, \(name): \(text) ns")
@@ -40,12 +40,12 @@ enum Property: String, CaseIterable {
         }
         for entries in [10_000, 100_000, 1_000_000] {
             let times = InsertOrders(entries: entries).measure(rounds: rounds)
-            tell(ourName, entries, times)
+            report(ourName, entries, times)
             CacheBench.figure("cache.insert.\(entries)", times.values.max() ?? .nan, "ns")
         }
         // No more: its time grows with the number of entries.
         let few = InsertOrders(entries: 5000)
-        tell(
+        report(
             "NSCache", few.entries,
             Dictionary(uniqueKeysWithValues: InsertOrders.Order.allCases.map { ($0, few.measureFoundation($0)) }))
         return panel

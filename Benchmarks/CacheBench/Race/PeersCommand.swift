@@ -23,7 +23,7 @@ struct PeersCommand: ParsableCommand {
                 standings.append(try RaceCommand.run(name, on: terms))
             }
             if !standings.isEmpty { Output.line(RaceTable(standings).text) }
-            RaceFigures(standings).tell()
+            RaceFigures(standings).report()
             let outcomes = try Self.list(properties).map { name in
                 guard let property = Property(rawValue: name) else {
                     throw Failure.failed("no property is named \(name)")

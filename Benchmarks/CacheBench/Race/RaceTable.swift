@@ -73,28 +73,28 @@ struct RaceFigures {
         self.standings = Dictionary(standings.map { ($0.workload, $0) }, uniquingKeysWith: { $1 })
     }
 
-    func tell() {
-        tell("cache.hit.ratio-to-dictionary", standings["hits"]?.ratio(of: "Dictionary").map { 1 / $0 })
-        tell("cache.hit.scaling-2t", standings["hits"]?.row(ourName)?.scaling)
-        tell("cache.get-or-insert.nscache-ratio", standings["get-or-insert"]?.ratio(of: "NSCache"))
-        tell("cache.get-or-insert.caffeine-ratio", standings["get-or-insert"]?.ratio(of: "Caffeine"))
-        tellObjects("cache.hit-object", "-10000")
-        tellObjects("cache.hit-object-100k", "")
+    func report() {
+        report("cache.hit.ratio-to-dictionary", standings["hits"]?.ratio(of: "Dictionary").map { 1 / $0 })
+        report("cache.hit.scaling-2t", standings["hits"]?.row(ourName)?.scaling)
+        report("cache.get-or-insert.nscache-ratio", standings["get-or-insert"]?.ratio(of: "NSCache"))
+        report("cache.get-or-insert.caffeine-ratio", standings["get-or-insert"]?.ratio(of: "Caffeine"))
+        reportObjects("cache.hit-object", "-10000")
+        reportObjects("cache.hit-object-100k", "")
     }
 
     /// The worse of both kinds of counted references: handed out, as by `value(forKey:)`, which counts one more and one less, and lent, as by `withValue(forKey:)`.
-    private func tellObjects(_ name: String, _ size: String) {
+    private func reportObjects(_ name: String, _ size: String) {
         let races = ["objects", "string-values"].compactMap { standings[$0 + size] }
         guard races.count == 2 else { return }
-        tell(name + ".nscache-ratio", races.compactMap { $0.ratio(of: "NSCache") }.min())
-        tell(
+        report(name + ".nscache-ratio", races.compactMap { $0.ratio(of: "NSCache") }.min())
+        report(
             name + ".ratio-to-dictionary",
             races.compactMap { $0.ratio(of: "Dictionary, handing out").map { 1 / $0 } }.max())
-        tell(name + "-lent.nscache-ratio", races.compactMap { $0.ratio(of: "NSCache", to: ourLendingName) }.min())
-        tell(
+        report(name + "-lent.nscache-ratio", races.compactMap { $0.ratio(of: "NSCache", to: ourLendingName) }.min())
+        report(
             name + "-lent.ratio-to-dictionary",
             races.compactMap { $0.ratio(of: "Dictionary", to: ourLendingName).map { 1 / $0 } }.max())
     }
 
-    private func tell(_ name: String, _ value: Double?) { if let value { CacheBench.figure(name, value, "times") } }
+    private func report(_ name: String, _ value: Double?) { if let value { CacheBench.figure(name, value, "times") } }
 }

@@ -92,8 +92,9 @@ private struct HostileRun {
             ChildProcess.itself, ["plimsoll-bench", "_hostile"] + arguments + ["--directory", directory],
             readsOutput: true,
             leashed: true)
-        do { try waitFor("a hostile process has not started") { child.output?.lines().contains("sent") ?? false } } catch
-        {
+        do {
+            try waitFor("a hostile process has not started") { child.output?.lines().contains("sent") ?? false }
+        } catch {
             child.end(within: .zero)
             throw error
         }
@@ -179,7 +180,9 @@ private final class FullPipe {
     private var drained = 0
 
     init(_ path: String) throws {
-        guard mkfifo(path, 0o600) == 0 else { throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))") }
+        guard mkfifo(path, 0o600) == 0 else {
+            throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))")
+        }
         // Open both ends, so that a writer's open does not block.
         file = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
         let bytes = [UInt8](repeating: UInt8(ascii: "\n"), count: 4096)

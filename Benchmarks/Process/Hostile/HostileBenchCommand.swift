@@ -7,7 +7,8 @@ struct HostileBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hostile",
         abstract:
-            "Measure the restart of a killed service beside hostile processes, and kill the supervisor at every system call.")
+            "Measure the restart of a killed service beside hostile processes, and kill the supervisor at every system call."
+    )
 
     enum Part: String, CaseIterable { case descriptor, log, flood, killAnywhere = "kill-anywhere" }
 

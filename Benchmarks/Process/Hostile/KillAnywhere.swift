@@ -69,8 +69,8 @@ private final class KillRun {
         }
         let ending = subject.waitForEnd()
         if call == -2 { problems.append("the supervisor ended by itself: \(ending)") }
-        lookAlone()
-        try lookAtNext()
+        checkAlone()
+        try checkNext()
         if !problems.isEmpty, let said = ControlFile.text(directory + "/problems") {
             problems.append("the supervisors reported: \(said)")
         }
@@ -133,7 +133,7 @@ private final class KillRun {
 
     // MARK: - Without a successor
 
-    private func lookAlone() {
+    private func checkAlone() {
         // Only a successor can know of a freeze by the harness itself.
         guard phase != .takeOver else { return }
         for unit in ["web", KillPhase.subject] {
@@ -145,7 +145,7 @@ private final class KillRun {
 
     // MARK: - With a successor
 
-    private func lookAtNext() throws {
+    private func checkNext() throws {
         let next: ChildProcess
         do { next = try begin(.next) } catch let failure as Failure {
             problems.append(failure.reason)
@@ -158,7 +158,7 @@ private final class KillRun {
             expect("\(unit) stays limited") { !fleet.isLimited(unit) }
             expect("\(unit) is there \(fleet.processes(unit).count) times") { fleet.processes(unit).count == 1 }
             // A process writes its number a moment after its start.
-            expect("what runs of \(unit) is not what was started last") {
+            expect("the running process of \(unit) is not the last one started") {
                 FleetGroups.starts(of: unit, in: directory).last.map(FleetGroups.isRunning) ?? false
             }
         }

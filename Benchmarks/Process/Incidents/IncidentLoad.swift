@@ -108,7 +108,7 @@ final class IncidentLoad {
                 shedder.end()
                 try readers.answerOne()
             }
-            for _ in 0..<(tick < 150 ? 6 : 16) { readers.hearOne() }
+            for _ in 0..<(tick < 150 ? 6 : 16) { readers.receiveOne() }
         }
     }
 

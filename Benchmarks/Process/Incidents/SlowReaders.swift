@@ -31,11 +31,13 @@ final class SlowReaders {
                     && getsockname(listener, address, &length) == 0
             }
         }
-        guard result else { throw Failure.failed("cannot make a socket on the loopback: \(String(cString: strerror(errno)))") }
+        guard result else {
+            throw Failure.failed("cannot make a socket on the loopback: \(String(cString: strerror(errno)))")
+        }
     }
 
     deinit {
-        while !pairs.isEmpty { hearOne() }
+        while !pairs.isEmpty { receiveOne() }
         close(listener)
     }
 
@@ -58,7 +60,7 @@ final class SlowReaders {
     }
 
     /// Ends the oldest connection, as if the client had read the answer.
-    func hearOne() {
+    func receiveOne() {
         guard !pairs.isEmpty else { return }
         let (server, client) = pairs.removeFirst()
         // Unread data is discarded with the connection.

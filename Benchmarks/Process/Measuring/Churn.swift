@@ -16,7 +16,9 @@ struct Churn {
     static func makeFile(_ size: ByteCount, in directory: String) throws -> String {
         let path = directory + "/plimsoll-churn-\(getpid())"
         let file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard file >= 0 else { throw Failure.failed("cannot use \(printable(path)): \(String(cString: strerror(errno)))") }
+        guard file >= 0 else {
+            throw Failure.failed("cannot use \(printable(path)): \(String(cString: strerror(errno)))")
+        }
         defer { close(file) }
         let block = [UInt8](repeating: 3, count: Self.block)
         for _ in 0..<size.bytes / Self.block where write(file, block, block.count) != block.count {
@@ -32,7 +34,9 @@ struct Churn {
     /// Reads the file over and over.
     func run(_ path: String, for length: Duration) throws {
         let file = open(path, O_RDONLY | O_CLOEXEC)
-        guard file >= 0 else { throw Failure.failed("cannot use \(printable(path)): \(String(cString: strerror(errno)))") }
+        guard file >= 0 else {
+            throw Failure.failed("cannot use \(printable(path)): \(String(cString: strerror(errno)))")
+        }
         defer { close(file) }
         var block = [UInt8](repeating: 0, count: Self.block)
         let blocks = Int(lseek(file, 0, SEEK_END)) / Self.block

@@ -74,7 +74,9 @@ struct TraceFile {
     private static func read(_ path: String, _ body: (UnsafeRawBufferPointer) -> Void) throws {
         guard path.hasSuffix(".zst") else {
             let file = open(path, O_RDONLY | O_CLOEXEC)
-            guard file >= 0 else { throw Failure.failed("cannot use \(printable(path)): \(String(cString: strerror(errno)))") }
+            guard file >= 0 else {
+                throw Failure.failed("cannot use \(printable(path)): \(String(cString: strerror(errno)))")
+            }
             defer { close(file) }
             return drain(file, body)
         }

@@ -38,7 +38,7 @@ extension Trio {
         let deadline = SteadyClock.now + .seconds(20)
         while !record.audits.contains(where: { $0.action == .background }) {
             guard SteadyClock.now < deadline else { throw Failure.failed("memory did not become critical") }
-            try look()
+            try poll()
             SteadyClock.sleep(.milliseconds(2))
         }
         SteadyClock.sleep(delay)

@@ -49,7 +49,7 @@ struct PeerPlay {
         let start = SteadyClock.now, before = PeerRecord.Stalls.now
         var view = View(self)
         while case let at = SteadyClock.now - start, at < length {
-            record.take(view.look(), at: at)
+            record.take(view.poll(), at: at)
             if let signal = signals.next(within: .milliseconds(50)), SignalQueue.endings.contains(signal) {
                 throw Self.interruption
             }
@@ -123,7 +123,7 @@ struct PeerPlay {
 
         private static var kills: Int { ControlFile.number("/proc/vmstat", key: "oom_kill") ?? 0 }
 
-        mutating func look() -> PeerRecord.Look {
+        mutating func poll() -> PeerRecord.Look {
             var look = PeerRecord.Look()
             for name in Trio.members.map(\.name) {
                 if !(ControlFile.text(play.group(of: name) + "/cgroup.procs") ?? "").isEmpty { look.alive.insert(name) }

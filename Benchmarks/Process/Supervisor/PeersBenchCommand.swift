@@ -10,7 +10,8 @@ struct PeersBenchCommand: ParsableCommand {
         abstract:
             "Run three services on a whole machine under the kernel alone, earlyoom, systemd-oomd, and the supervisor.",
         discussion:
-            "Run in a virtual machine with systemd, as `make vm-peers` boots one: the command uses up the machine's memory.")
+            "Run in a virtual machine with systemd, as `make vm-peers` boots one: the command uses up the machine's memory."
+    )
 
     @Flag(help: "Use up the memory of this machine; whatever else runs here may be killed.") var wholeMachine = false
     @Option(help: "Keepers of the services, separated by commas.") var keepers = PeerPlay.Keeper.allCases.map(
@@ -54,11 +55,11 @@ struct PeersBenchCommand: ParsableCommand {
                 "\(limit) for the services, \(hasSwap ? "with" : "without") swap; each run takes \(Text.number(seconds)) s"
             )
             Output.line(Text.table(PeerRecord.header, records.map(\.row)))
-            tell(records, "supervisor.trio" + (hasSwap ? "-swap" : ""))
+            report(records, "supervisor.trio" + (hasSwap ? "-swap" : ""))
         }
     }
 
-    private func tell(_ records: [PeerRecord], _ name: String) {
+    private func report(_ records: [PeerRecord], _ name: String) {
         for keeper in PeerPlay.Keeper.allCases {
             let own = records.filter { $0.keeper == keeper }
             guard !own.isEmpty else { continue }

@@ -7,7 +7,8 @@ struct SupervisorBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "supervisor",
         abstract:
-            "Run three services under one limit many times, measure 500 idle units and decisions on them, and kill the supervisor.")
+            "Run three services under one limit many times, measure 500 idle units and decisions on them, and kill the supervisor."
+    )
 
     enum Part: String, CaseIterable { case trio, decision, idle, killed }
 

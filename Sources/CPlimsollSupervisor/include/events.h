@@ -19,6 +19,6 @@ int plimsoll_queue_unwatch(int queue, int file);
 int plimsoll_queue_wait(int queue, uint64_t *tokens, int capacity, int milliseconds);
 
 /// Creates an eventfd with the value zero: non-blocking, closed on exec.
-int plimsoll_bell(void);
+int plimsoll_wakeup(void);
 
 #endif

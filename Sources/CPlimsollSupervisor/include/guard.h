@@ -48,6 +48,6 @@ int plimsoll_guard_start(const int *kept, int kept_count, int *socket, int *pidf
 /// Sends a record with a file (-1 for none), and waits at most `milliseconds` for the answer. Signals do not end the
 /// wait. Returns 0, or an error that the guard reports, such as -ENOSPC. -EPIPE if the guard is gone. -ETIMEDOUT if
 /// there is no answer: then the guard may or may not hold the file.
-int plimsoll_guard_tell(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds);
+int plimsoll_guard_send(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds);
 
 #endif

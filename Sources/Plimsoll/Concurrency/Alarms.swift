@@ -97,8 +97,8 @@ package final class Alarms: Sendable {
         self.heartbeat = heartbeat
         self.startThread = startThread
         guard let onStep = time.onStep else { return }
-        onStep { [weak self] in _ = self?.look() }
-        _ = look()
+        onStep { [weak self] in _ = self?.poll() }
+        _ = poll()
     }
 
     /// Schedules one call of `body` after `delay`, on the alarm thread. `body` must not block the thread.
@@ -142,7 +142,7 @@ package final class Alarms: Sendable {
     /// Resumes the timers.
     package func release() {
         state.withLock { $0.isHeld = false }
-        if time.onStep == nil { parker.unpark() } else { _ = look() }
+        if time.onStep == nil { parker.unpark() } else { _ = poll() }
     }
 
     // MARK: Making the calls
@@ -156,14 +156,14 @@ package final class Alarms: Sendable {
         }
         // The process may start no more threads (RLIMIT_NPROC, pids.max). Until one can be started, a task makes
         // the calls.
-        if isNew { Task { @concurrent in await self.lookWithoutThread() } }
+        if isNew { Task { @concurrent in await self.pollWithoutThread() } }
     }
 
     /// Makes due calls until there is a thread for them or no alarm is set. Blocks its pool thread for no longer
     /// than `pause` at a time.
-    private func lookWithoutThread() async {
+    private func pollWithoutThread() async {
         while true {
-            let wait = look()
+            let wait = poll()
             let (starts, leaves) = state.withLock { state in
                 let leaves = state.hasThread || state.isEmpty
                 if leaves { state.hasTask = false }
@@ -186,13 +186,13 @@ package final class Alarms: Sendable {
         let hasThread = time.onStep != nil || state.withLock { $0.hasThread }
         let limit = hasThread ? limit : min(limit ?? Self.pause, Self.pause)
         if parker.park(atMost: limit) { return .zero }
-        if !hasThread { _ = look() }
+        if !hasThread { _ = poll() }
         return limit ?? .zero
     }
 
     private func run() {
         while true {
-            let wait = look()
+            let wait = poll()
             let woken = parker.park(atMost: wait ?? Self.linger)
             guard wait == nil, !woken else { continue }
             let leaves = state.withLock { state in
@@ -205,7 +205,7 @@ package final class Alarms: Sendable {
     }
 
     /// Makes the calls that are due. Returns the time until the next check; `nil` if no alarm is set.
-    private func look() -> Duration? {
+    private func poll() -> Duration? {
         if let gap = heartbeat.beat(.alarms, next: nil) { noticed(gap) }
         let running = heartbeat.running, now = time.elapsed()
         while let alarm = state.withLock({

@@ -16,7 +16,8 @@ package struct CircuitBreaker: Sendable {
             precondition(failures > 0, "CircuitBreaker: failures is \(failures), allowed is 1 or more")
             precondition(
                 shortest > .zero && shortest <= longest,
-                "CircuitBreaker: pauses are \(shortest) to \(longest); the shortest must be above 0 and at most the longest")
+                "CircuitBreaker: pauses are \(shortest) to \(longest); the shortest must be above 0 and at most the longest"
+            )
             (self.failures, self.shortest, self.longest) = (failures, shortest, longest)
         }
     }

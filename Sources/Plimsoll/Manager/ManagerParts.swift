@@ -65,7 +65,7 @@ package final class ManagerParts: Sendable {
         sceneTasks = SceneTasks(of: tasks, time: time, alarms: alarms, threads: threads)
         deferred = DeferredTasks(tasks: tasks, published: published, time: time)
         meter = ChargeMeter { source.wake() }
-        volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
+        volatileMeter = ChargeMeter(wakesWhenRefusing: false) { source.wake() }
         registrar = Self.registrar(of: purgeables, meter: meter, volatileMeter: volatileMeter, source: source)
         purger = Purger(registry: purgeables, source: source, time: time)
         keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
@@ -133,7 +133,7 @@ package final class ManagerParts: Sendable {
                 report.outcome = .overran(names)
                 if journal.add(report) { deliveryWorker.request() }
             }
-            listeners.whenOpened = { [weak deferred] in deferred?.look() }
+            listeners.whenOpened = { [weak deferred] in deferred?.poll() }
         }
     }
 
@@ -153,7 +153,7 @@ package final class ManagerParts: Sendable {
 
     func publish(_ level: PressureLevel, _ evidence: PressureEvidence = []) {
         if level != published.level { journal.tally.moved(to: level, evidence) }
-        if published.publish(level) { deferred.look() }
+        if published.publish(level) { deferred.poll() }
     }
 
     /// Time until a handler has overrun its budget.

@@ -12,7 +12,7 @@ package final class ObserverRegistry: Sendable {
         private let threshold: PressureLevel
         private let body: @Sendable (PressureEvent) -> Void
         /// Identifier of the newest event for this observer, and the event if it is not delivered yet.
-        private let newest = Mutex<(id: UInt64, untold: PressureEvent?)>((0, nil))
+        private let newest = Mutex<(id: UInt64, undelivered: PressureEvent?)>((0, nil))
 
         init(_ name: String, _ threshold: PressureLevel, _ body: @escaping @Sendable (PressureEvent) -> Void) {
             self.name = name
@@ -23,18 +23,18 @@ package final class ObserverRegistry: Sendable {
         /// Delivers `event` if it is newer than the last one. If the observer is inside a call on another thread,
         /// that thread delivers the newest missed event afterwards: an observer that was slow in a shortage must
         /// learn of the recovery. Allocates nothing.
-        func hear(_ event: PressureEvent) {
+        func receive(_ event: PressureEvent) {
             newest.withLock { newest in
                 guard event.id > newest.id else { return }
                 newest = (event.id, event.level >= threshold ? event : nil)
             }
-            while newest.withLock({ $0.untold != nil }), gate.call({ takeUntold().map(body) }) {}
+            while newest.withLock({ $0.undelivered != nil }), gate.call({ takeUndelivered().map(body) }) {}
         }
 
-        private func takeUntold() -> PressureEvent? {
+        private func takeUndelivered() -> PressureEvent? {
             newest.withLock { newest in
-                defer { newest.untold = nil }
-                return newest.untold
+                defer { newest.undelivered = nil }
+                return newest.undelivered
             }
         }
     }
@@ -90,7 +90,7 @@ package final class ObserverRegistry: Sendable {
     /// meanwhile.
     func deliver(_ turn: Worker.Turn, time: Timekeeper) -> Bool {
         while let (observer, event) = next() {
-            guard turn.call(observer.name, at: time.elapsed(), { observer.hear(event) }) else { return false }
+            guard turn.call(observer.name, at: time.elapsed(), { observer.receive(event) }) else { return false }
         }
         return true
     }

@@ -179,7 +179,9 @@ struct PressureResponse {
             report.outcome = outcome
             parts.report(report)
         }
-        if assessment.evidence.contains(.simulated) { return once(.refused("a simulation does not terminate the process")) }
+        if assessment.evidence.contains(.simulated) {
+            return once(.refused("a simulation does not terminate the process"))
+        }
         if isDryRun { return once(.dryRun) }
         // While purging helps, there is a better option than ending the process.
         guard !governor.isRunning, governor.lastWasUseless || !holdsAnything else { return }

@@ -117,7 +117,7 @@ struct ReleasePass {
         let now = time.elapsed()
         return turn.call(entry.name, at: now) {
             _ = entry.gate.call(at: now) {
-                entry.lookAtRate()
+                entry.readRate()
                 let held = min(max(0, entry.purgeable.heldBytes), Self.mostHeld)
                 let volatile = min(max(0, entry.volatile?.volatileBytes ?? 0), held)
                 entry.held.store(held, ordering: .relaxed)

@@ -54,7 +54,8 @@ extension ResourceManager {
         guard named.count == 1 else {
             throw ResourceManagerError(
                 description:
-                    "cannot set the limit of \"\(name)\" because \(named.count) purgeables have that name; give each a name of its own")
+                    "cannot set the limit of \"\(name)\" because \(named.count) purgeables have that name; give each a name of its own"
+            )
         }
         guard let cache = entry.purgeable as? any ResizablePurgeable else {
             throw ResourceManagerError(

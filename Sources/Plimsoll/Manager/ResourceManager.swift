@@ -67,7 +67,8 @@ public final class ResourceManager: Sendable {
         }
         // Relaxed: one caller wins the exchange; no other memory access depends on this flag.
         guard !hasRun.exchange(true, ordering: .relaxed) else {
-            throw ResourceManagerError(description: "cannot run this ResourceManager because it has run already; make another one")
+            throw ResourceManagerError(
+                description: "cannot run this ResourceManager because it has run already; make another one")
         }
         let loop = PressureLoop(
             source: source, policy: policy, time: time, parts: parts, isEnabled: isEnabled, onTurn: onTurn)
@@ -103,7 +104,9 @@ public final class ResourceManager: Sendable {
     /// - Precondition: the manager has not run yet, and the policy's thresholds are consistent
     ///   (`PressureThresholds.problem`).
     package func adopt(_ policy: PressurePolicy) {
-        precondition(!hasRun.load(ordering: .relaxed), "cannot set the policy because the ResourceManager has run; set the policy before run()")
+        precondition(
+            !hasRun.load(ordering: .relaxed),
+            "cannot set the policy because the ResourceManager has run; set the policy before run()")
         if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
         let former = parts.policy.withLock { current in
             defer { current = policy }

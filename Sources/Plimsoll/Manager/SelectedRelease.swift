@@ -26,7 +26,7 @@ struct SelectedRelease: Sendable {
 
     /// Returns `entries` with the quickest to rebuild first within each class.
     private func inOrder(_ entries: [PurgeableRegistry.Entry]) -> [PurgeableRegistry.Entry] {
-        for entry in entries { _ = entry.gate.call(at: time.elapsed()) { entry.lookAtRate() } }
+        for entry in entries { _ = entry.gate.call(at: time.elapsed()) { entry.readRate() } }
         var sorted: [PurgeableRegistry.Entry] = []
         while sorted.count < entries.count {
             let start = sorted.count

@@ -40,7 +40,7 @@ struct VolatileResponse {
         // The allowance excludes the excess: memory to be released must not be taken again.
         parts.volatileMeter.allow(isDryRun ? .max : allowance, since: reading.volatile - verdict.excess)
         lookWithin = timeToLook(assessment, reading)
-        tell(assessment.at, blank)
+        report(assessment.at, blank)
         if let done = parts.keeper.takeTrim() { trim.finished(fall: done.fall, took: done.took, at: assessment.at) }
         guard !isDryRun, parts.keeper.isFree(for: reading) else { return }
 
@@ -83,7 +83,7 @@ struct VolatileResponse {
     }
 
     /// Reports the findings and releases of the keeper.
-    private mutating func tell(_ now: Duration, _ blank: ActionReport) {
+    private mutating func report(_ now: Duration, _ blank: ActionReport) {
         if let reportedAt, now - reportedAt < Self.reportPause, now >= reportedAt { return }
         guard let findings = parts.keeper.takeFindings() else { return }
         reportedAt = now

@@ -34,7 +34,8 @@ public struct EscalationLadder: Sendable, Hashable {
             }
             if rung.action.endingGrace != nil, rung.level < .critical {
                 throw Mistake(
-                    rung: index, reason: "\(rung.action) at level \(rung.level): the process may terminate at critical only"
+                    rung: index,
+                    reason: "\(rung.action) at level \(rung.level): the process may terminate at critical only"
                 )
             }
             if rung.action.isUpkeep {
@@ -49,7 +50,9 @@ public struct EscalationLadder: Sendable, Hashable {
             guard index > 0 else { continue }
             let before = rungs[index - 1]
             if rung.level < before.level {
-                throw Mistake(rung: index, reason: "level \(rung.level) below \(before.level): levels must not fall from rung to rung")
+                throw Mistake(
+                    rung: index,
+                    reason: "level \(rung.level) below \(before.level): levels must not fall from rung to rung")
             }
             if rung.level == before.level, rung.patience < before.patience {
                 throw Mistake(

@@ -12,16 +12,16 @@ package final class ChargeMeter: Sendable {
     private let held = Atomic<Int>(0)
     private let ceiling = Atomic<Int>(Int.max)
     private let wakeMark = Atomic<Int>(Int.max)
-    private let ringsWhenRefusing: Bool
+    private let wakesWhenRefusing: Bool
     private let wake: @Sendable () -> Void
 
     /// Creates a meter.
     ///
-    /// - Parameter ringsWhenRefusing: true if a refused charge wakes the manager as well. Set to false where
+    /// - Parameter wakesWhenRefusing: true if a refused charge wakes the manager as well. Set to false where
     ///   refusals are normal and harmless: a purgeable with volatile memory that asks for more than there is would
     ///   wake the manager each time.
-    init(ringsWhenRefusing: Bool = true, wake: @escaping @Sendable () -> Void) {
-        self.ringsWhenRefusing = ringsWhenRefusing
+    init(wakesWhenRefusing: Bool = true, wake: @escaping @Sendable () -> Void) {
+        self.wakesWhenRefusing = wakesWhenRefusing
         self.wake = wake
     }
 
@@ -38,7 +38,7 @@ package final class ChargeMeter: Sendable {
         while true {
             let (next, overflow) = now.addingReportingOverflow(count)
             if overflow || next > ceiling.load(ordering: .relaxed) {
-                if ringsWhenRefusing { ring() }
+                if wakesWhenRefusing { ring() }
                 return false
             }
             let (exchanged, original) = held.weakCompareExchange(expected: now, desired: next, ordering: .relaxed)

@@ -45,7 +45,7 @@ package final class PurgeableRegistry: Sendable {
         }
 
         /// Reads the rebuild time from the purgeable.
-        func lookAtRate() { rate.store((purgeable.rebuildTimePerByte ?? .nan).bitPattern, ordering: .relaxed) }
+        func readRate() { rate.store((purgeable.rebuildTimePerByte ?? .nan).bitPattern, ordering: .relaxed) }
 
         /// Rebuild time at the last query, in nanoseconds a byte.
         var lastRate: Double? {

@@ -54,7 +54,8 @@ package enum VolatileMemory {
         defer { _ = plimsoll_unmap(address, size) }
         let opened = plimsoll_open(address, size)
         guard opened == 0 else {
-            return .dead("the kernel cannot wipe pages in a forked child (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)")
+            return .dead(
+                "the kernel cannot wipe pages in a forked child (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)")
         }
         address.storeBytes(of: 1, as: UInt8.self)
         return verdict(

@@ -93,7 +93,8 @@ package struct StateFile: Equatable {
                 throw Damage(description: "record \(number) is in the place of record \(records.count)")
             case .cutShort(let length) where records.isEmpty:
                 throw Damage(
-                    description: "the file is truncated to \(file.count) bytes of \(end + Self.recordHeaderLength + length)")
+                    description:
+                        "the file is truncated to \(file.count) bytes of \(end + Self.recordHeaderLength + length)")
             case .wrong where records.isEmpty: throw Damage(description: "the checksum is wrong")
             case .cutShort, .wrong:
                 guard !Self.hasRecord(file, after: end, nonce: nonce) else {

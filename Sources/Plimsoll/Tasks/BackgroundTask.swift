@@ -34,12 +34,12 @@ public final class BackgroundTask: Sendable {
 
     /// The reason why the task was never active, and advice; `nil` if the task was active.
     public var refusal: String? {
-        record.refusal.map { BackgroundTaskRefusal($0, of: name, by: record.shard.book).description }
+        record.refusal.map { BackgroundTaskRefusal($0, of: name, by: record.shard.registry).description }
     }
 
     /// Time left for the task. During expiration, this is the rest of the grace; in the background, the rest of the
     /// unit's allowance. `nil` in the foreground, where no time is counted, and once the task has ended.
-    public var timeRemaining: Duration? { record.shard.book?.timeRemaining(record) }
+    public var timeRemaining: Duration? { record.shard.registry?.timeRemaining(record) }
 
     /// Sets the progress of the work, for reports.
     public func progress(completed: Int, total: Int) { record.setProgress(completed, total) }
@@ -123,7 +123,7 @@ public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConv
     /// The name of the task, the reason, and advice.
     public var description: String
 
-    init(_ cause: Cause, of name: String, by book: BackgroundTaskRegistry?) {
+    init(_ cause: Cause, of name: String, by registry: BackgroundTaskRegistry?) {
         self.cause = cause
         let reason =
             switch cause {
@@ -136,7 +136,7 @@ public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConv
             case .allowanceSpent:
                 "the background time of its unit is spent; begin the task after the return to the foreground, or defer it (`deferred.schedule`)"
             case .tooMany:
-                "\(book?.capacity ?? 0) tasks run at once, which is the limit; end tasks that are done, or raise "
+                "\(registry?.capacity ?? 0) tasks run at once, which is the limit; end tasks that are done, or raise "
                     + "`PressurePolicy.mostBackgroundTasks`"
             }
         description = "cannot begin background task \"\(name)\" because \(reason)"

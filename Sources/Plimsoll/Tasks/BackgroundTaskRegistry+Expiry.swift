@@ -78,7 +78,7 @@ extension BackgroundTaskRegistry {
         }
         for done in waiting { done() }
         if let ended { finish(ended, []) }
-        if isIdle { tell(\.whenIdle) }
+        if isIdle { notify(\.whenIdle) }
     }
 
     /// True if any task that was asked to stop still runs.
@@ -137,9 +137,9 @@ extension BackgroundTaskRegistry {
     private func finish(_ sweep: TaskGate.Sweep, _ names: [String]) {
         sweep.alarm?.cancel()
         // Before the waiting callers continue: the report of a shutdown contains these names.
-        if !names.isEmpty { tellGivenUp(sweep.reason, names) }
+        if !names.isEmpty { notifyGivenUp(sweep.reason, names) }
         for done in sweep.waiting { done(names) }
-        tell(\.whenOpened)
+        notify(\.whenOpened)
     }
 
     // MARK: Waiting for the end
@@ -216,7 +216,7 @@ extension BackgroundTaskRegistry {
         guard let ended else { return }
         ended.alarm?.cancel()
         let running = tally.count
-        if running > 0 { tellAsked(statuses(atMost: Self.mostNamed).map(\.name), running) }
+        if running > 0 { notifyAsked(statuses(atMost: Self.mostNamed).map(\.name), running) }
         expire(.shutdown, within: max(.zero, ended.givesUpAt - alarms.heartbeat.running))
         for done in ended.waiting { done() }
     }
@@ -285,7 +285,7 @@ extension BackgroundTaskRegistry {
             applyGate(gate)
             return true
         }
-        if isRenewed { tell(\.whenOpened) }
+        if isRenewed { notify(\.whenOpened) }
     }
 
     private func allowanceIsSpent(_ stay: Int) {
@@ -308,7 +308,7 @@ extension BackgroundTaskRegistry {
             applyGate(gate)
             return true
         }
-        if isBack { tell(\.whenOpened) }
+        if isBack { notify(\.whenOpened) }
     }
 
     /// Sets if the unit is suspended. No task may begin while suspended (T5).
@@ -317,7 +317,7 @@ extension BackgroundTaskRegistry {
             gate.isSuspended = isSuspended
             applyGate(gate)
         }
-        if !isSuspended { tell(\.whenOpened) }
+        if !isSuspended { notify(\.whenOpened) }
     }
 
     /// Refuses new tasks from now on, permanently.

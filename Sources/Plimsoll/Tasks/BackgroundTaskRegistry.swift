@@ -62,7 +62,7 @@ package final class BackgroundTaskRegistry: Sendable {
         self.handovers = handovers ?? HandoverStore(wall: time.wall)
         room = Atomic(limits.capacity)
         shards = ContiguousArray((0..<width).map { _ in BackgroundTaskShard() })
-        for shard in shards { shard.book = self }
+        for shard in shards { shard.registry = self }
     }
 
     /// The limits in force. A leaf lock: may be read under the gate's lock.
@@ -81,16 +81,16 @@ package final class BackgroundTaskRegistry: Sendable {
     }
 
     package func listen(_ change: (inout Listeners) -> Void) { listeners.withLock { change(&$0) } }
-    func tell(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
-    func tellGivenUp(_ reason: ExpirationReason, _ names: [String]) {
+    func notify(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
+    func notifyGivenUp(_ reason: ExpirationReason, _ names: [String]) {
         listeners.withLock { $0.whenGivenUp }?(reason, names)
     }
-    func tellAsked(_ names: [String], _ count: Int) { listeners.withLock { $0.whenAsked }?(names, count) }
+    func notifyAsked(_ names: [String], _ count: Int) { listeners.withLock { $0.whenAsked }?(names, count) }
     var timeIsNeeded: (@Sendable (Duration) -> Void)? { listeners.withLock { $0.whenTimeIsNeeded } }
 
     /// Breaks the reference cycle when the owner is gone; tasks then end without the registry. Shards and registry
     /// retain each other until then, because a weak reference would slow every reference count of this object.
-    package func detach() { for shard in shards { shard.book = nil } }
+    package func detach() { for shard in shards { shard.registry = nil } }
 
     // MARK: One task
 

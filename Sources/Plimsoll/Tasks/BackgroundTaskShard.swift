@@ -28,7 +28,7 @@ final class BackgroundTaskShard: Sendable {
         /// True if the registry wants a notification when no task is left.
         var isWatched = false
         /// `nil` once the owner is gone: tasks may outlive their manager.
-        var book: BackgroundTaskRegistry?
+        var registry: BackgroundTaskRegistry?
 
         /// Common steps for every task that leaves. The caller must release the returned handler after the lock.
         mutating func leave(_ record: Record, _ phase: Record.Phase) -> Record.Handler? {
@@ -46,9 +46,9 @@ final class BackgroundTaskShard: Sendable {
     private let padding: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0, 0, 0)
 
     /// Registry of these tasks; `nil` once the registry is gone.
-    var book: BackgroundTaskRegistry? {
-        get { state.withLock { $0.book } }
-        set { state.withLock { $0.book = newValue } }
+    var registry: BackgroundTaskRegistry? {
+        get { state.withLock { $0.registry } }
+        set { state.withLock { $0.registry = newValue } }
     }
 
     // MARK: One task
@@ -71,7 +71,7 @@ final class BackgroundTaskShard: Sendable {
     /// Ends `record` unless already ended. A dropped task is ended only if not asked to stop yet, because otherwise
     /// its handler may still be at work.
     func end(_ record: Record, isDropped: Bool = false) {
-        typealias Left = (handler: Record.Handler?, tells: Bool, book: BackgroundTaskRegistry?)
+        typealias Left = (handler: Record.Handler?, tells: Bool, registry: BackgroundTaskRegistry?)
         let left: Left? = state.withLock { state in
             let phase = record.phase
             guard phase == .active || phase == .expiring && !isDropped else { return nil }
@@ -86,12 +86,12 @@ final class BackgroundTaskShard: Sendable {
             if isDropped { state.leaked += 1 }
             let handler = state.leave(record, .ended)
             let tells = phase == .expiring && state.expiringCount == 0 || state.isWatched && state.count == 0
-            return (handler, tells, tells || isDropped ? state.book : nil)
+            return (handler, tells, tells || isDropped ? state.registry : nil)
         }
         // The handler and its captures are released here, after the lock.
         guard let left else { return }
-        if isDropped { left.book?.leaked(record) }
-        if left.tells { left.book?.settle() }
+        if isDropped { left.registry?.leaked(record) }
+        if left.tells { left.registry?.settle() }
         Unmanaged.passUnretained(record).release()
     }
 

@@ -61,7 +61,7 @@ public final class DeferredTasks: Sendable {
         // The replaced work is released after the lock.
         let old = state.withLock { $0.works.updateValue(work, forKey: id) }
         withExtendedLifetime(old) {}
-        look()
+        poll()
     }
 
     /// Requests one run of `id`, and replaces an earlier request for `id`. A run under way continues, and another
@@ -80,7 +80,7 @@ public final class DeferredTasks: Sendable {
             return state.store
         }
         store?.save()
-        look()
+        poll()
     }
 
     /// Cancels the request for `id`. A run under way continues, and is not retried.
@@ -104,7 +104,7 @@ public final class DeferredTasks: Sendable {
     /// Sets the number of concurrent runs. The defaults are 2 and 1.
     public func limit(foreground: Int, background: Int) {
         state.withLock { $0.most = (max(0, foreground), max(0, background)) }
-        look()
+        poll()
     }
 
     /// Keeps requests in `store` from now on. Adopts the requests of an earlier run, unless already replaced.
@@ -120,7 +120,7 @@ public final class DeferredTasks: Sendable {
             state.store = kept
         }
         let unwritten = kept.save()
-        look()
+        poll()
         return problem ?? unwritten
     }
 
@@ -130,7 +130,7 @@ public final class DeferredTasks: Sendable {
 
     /// Starts the tasks that may start, and sets an alarm for the next due time. Call whenever an obstacle to
     /// starting has gone.
-    func look() { while startDue() {} }
+    func poll() { while startDue() {} }
 
     /// Starts due tasks. Returns true if another task has become due meanwhile.
     private func startDue() -> Bool {
@@ -164,7 +164,7 @@ public final class DeferredTasks: Sendable {
         guard let next else { return }
         while true {
             let now = now
-            let alarm = tasks.alarms.set(.timer, after: max(.zero, next - now)) { [weak self] in self?.look() }
+            let alarm = tasks.alarms.set(.timer, after: max(.zero, next - now)) { [weak self] in self?.poll() }
             state.alarm = (next, alarm)
             // The delay counts from the moment the alarm is set, so the alarm is late by the time since `now` was
             // read.
@@ -199,6 +199,6 @@ public final class DeferredTasks: Sendable {
         withExtendedLifetime(run) {}
         // If the process ends before this write, the work is done once more.
         if let store { tasks.threads.run { store.save() } }
-        look()
+        poll()
     }
 }

@@ -167,7 +167,7 @@ extension BackgroundTask {
     /// Writes to the store before returning. May be called several times, for several pieces.
     @discardableResult
     public func handOver(_ bytes: [UInt8]) -> Handover.Place {
-        let registry = record.shard.book
+        let registry = record.shard.registry
         return registry?.handovers.take(name, bytes, for: registry) ?? .memory("the manager no longer exists")
     }
 }

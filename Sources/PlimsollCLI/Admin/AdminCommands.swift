@@ -41,7 +41,8 @@ struct PurgeCommand: ParsableCommand {
     @Option(help: "Select purgeables with that name.") var name: String?
     @Option(help: "Select purgeables in that group; names joined by slashes.") var group: String?
     @Option(help: "Select purgeables registered with that tag.") var tag: String?
-    @Option(help: "Select purgeables that cost no more to rebuild: trivial, cheap, expensive or precious.") var upTo: String?
+    @Option(help: "Select purgeables that cost no more to rebuild: trivial, cheap, expensive or precious.") var upTo:
+        String?
     @Flag(help: "Everything.") var all = false
     @OptionGroup var admin: AdminOptions
 
@@ -77,7 +78,8 @@ struct PurgeCommand: ParsableCommand {
 /// Brings a running service to the foreground for a request.
 struct ActivateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "activate", abstract: "Bring a running service to the foreground, and have a request answered there.",
+        commandName: "activate",
+        abstract: "Bring a running service to the foreground, and have a request answered there.",
         discussion: "For example: plimsoll activate tenant-42, activate open --payload https://localhost/7.")
 
     @Argument(help: "Name of the request, passed to the service's onActivation.") var request: String

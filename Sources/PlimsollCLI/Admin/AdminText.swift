@@ -29,7 +29,8 @@ enum AdminText {
             }
             let isHeld = memory.evidence == "none" && status.level != "normal"
             let evidence =
-                isHeld ? "none in the last reading, which showed \(printable(memory.observed))" : printable(memory.evidence)
+                isHeld
+                ? "none in the last reading, which showed \(printable(memory.observed))" : printable(memory.evidence)
             rows.append([
                 "evidence", evidence + (memory.shortfallBytes > 0 ? ", \(ByteCount(memory.shortfallBytes)) short" : ""),
             ])

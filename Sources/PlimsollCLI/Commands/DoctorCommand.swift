@@ -28,25 +28,25 @@ struct DoctorCommand: ParsableCommand {
 
     func run() throws {
         if let socket { return try ask(socket) }
-        if let pid { return try look(at: pid) }
+        if let pid { return try inspect(pid) }
         let source = LinuxPressureSource()
         let capabilities = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
             .adding(ProcessPrivacy.signal)
-        try tell(capabilities, try? source.read(at: SteadyClock.now))
+        try report(capabilities, try? source.read(at: SteadyClock.now))
     }
 
-    private func look(at pid: Int32) throws {
+    private func inspect(_ pid: Int32) throws {
         try reportingFailure {
             guard let process = ForeignProcess(pid) else {
                 throw Failure.unavailable(
                     "cannot inspect process \(pid) because no process has that number; give the number of a running process"
                 )
             }
-            try tell(process.capabilities, try? process.read(at: SteadyClock.now), of: "process \(pid)")
+            try report(process.capabilities, try? process.read(at: SteadyClock.now), of: "process \(pid)")
         }
     }
 
-    private func tell(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process")
+    private func report(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process")
         throws
     {
         if json {
@@ -137,7 +137,9 @@ struct DoctorCommand: ParsableCommand {
             let number =
                 reading.boundary == .machine
                 ? "MemAvailable, which counts inactive pages as free" : "the working set, which excludes inactive pages"
-            rows.append(["watch", "\(number); resident memory (RSS) counts volatile pages until the kernel reclaims them"])
+            rows.append([
+                "watch", "\(number); resident memory (RSS) counts volatile pages until the kernel reclaims them",
+            ])
         }
         if let taken = reading.lazyFreed, taken > .zero {
             rows.append(["reclaimed", "\(taken) of volatile memory by the kernel since the group was made"])

@@ -62,7 +62,8 @@ struct ReplayCommand: ParsableCommand {
             }
             show(recording)
             if let problem = recording.problem {
-                throw Failure.failed("cannot replay all of \(printable(file)), \(problem); the readings before were replayed")
+                throw Failure.failed(
+                    "cannot replay all of \(printable(file)), \(problem); the readings before were replayed")
             }
         }
     }

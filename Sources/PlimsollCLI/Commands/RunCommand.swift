@@ -6,9 +6,11 @@ import PlimsollDemos
 /// Runs a command in a separate group and reports the command's memory use and end.
 struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "run", abstract: "Run a command in a group of its own with a limit, and report its memory use and end.",
+        commandName: "run",
+        abstract: "Run a command in a group of its own with a limit, and report its memory use and end.",
         discussion:
-            "Exit status: the command's own; 128 plus the number of the signal that ended it; 69 if no group can be made.")
+            "Exit status: the command's own; 128 plus the number of the signal that ended it; 69 if no group can be made."
+    )
 
     @Option(help: "Limit above which the kernel kills, for example 512M.") var memoryMax: ByteCount?
     @Option(help: "Limit above which the kernel throttles (cgroup v2 only).") var memoryHigh: ByteCount?
@@ -17,7 +19,8 @@ struct RunCommand: ParsableCommand {
 
     func validate() throws {
         guard !command.isEmpty else {
-            throw ValidationError("No command to run; allowed is: plimsoll run [--memory-max 512M] -- COMMAND ARGUMENT…")
+            throw ValidationError(
+                "No command to run; allowed is: plimsoll run [--memory-max 512M] -- COMMAND ARGUMENT…")
         }
         // A page is the smallest unit that the kernel charges. A shell hardly starts with less than a mebibyte.
         try Allowed.size(memoryMax, "--memory-max", in: .mebibytes(1) ... .gibibytes(1 << 20))

@@ -25,7 +25,8 @@ struct SimulateCommand: ParsableCommand {
         help:
             "The history, for example __--##__--__; an incident; or a level: warning, critical, or normal to end a simulation."
     ) var trace: String
-    @Option(name: .customLong("for"), help: "Duration of a simulated level, for example 500ms, 5s or 2m.") var span: Span?
+    @Option(name: .customLong("for"), help: "Duration of a simulated level, for example 500ms, 5s or 2m.") var span:
+        Span?
     @OptionGroup var admin: AdminOptions
 
     private var incidents: [Incident] {

@@ -6,7 +6,8 @@ import PlimsollLifecycle
 /// Shows memory pressure live, and the actions that the standard policy would take.
 struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "watch", abstract: "Show memory pressure live, and the actions that the standard policy would take.",
+        commandName: "watch",
+        abstract: "Show memory pressure live, and the actions that the standard policy would take.",
         discussion: "Watches the group that the command runs in, and changes nothing. Ctrl-C quits.")
 
     @Flag(help: "Print a JSON line for each changed reading, at least one a second.") var json = false

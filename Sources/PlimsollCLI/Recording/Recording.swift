@@ -89,7 +89,9 @@ struct Recording {
         }
         if let problem = record.problem { throw Reason(description: problem) }
         let reading = record.reading
-        if let previous, reading.at < previous.at { throw Reason(description: "the time is earlier than in the line before") }
+        if let previous, reading.at < previous.at {
+            throw Reason(description: "the time is earlier than in the line before")
+        }
         return reading
     }
 }
@@ -126,7 +128,8 @@ struct LiveReadings {
             do {
                 reading = try source.read(at: now)
             } catch {
-                throw Failure.unavailable("cannot read memory pressure: \(error); run `plimsoll doctor` for the reasons")
+                throw Failure.unavailable(
+                    "cannot read memory pressure: \(error); run `plimsoll doctor` for the reasons")
             }
             guard body(reading) else { return }
             // Wait for the signal, not in the source: Ctrl-C takes effect at once, and the display keeps a fixed

@@ -47,7 +47,7 @@ struct DemoCommand: ParsableCommand {
 
     private func simulated(because reason: String) throws {
         Output.line(
-            "What follows is SIMULATED (\(reason)): the library's real decisions on a modelled service; no process, no kernel."
+            "The following is SIMULATED (\(reason)): the library's real decisions on a modelled service; no process, no kernel."
         )
         let (without, with) = DemoSimulation(limit: limit, seconds: seconds).run()
         try draw(without, with, isSimulated: true)

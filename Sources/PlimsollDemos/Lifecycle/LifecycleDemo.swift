@@ -11,7 +11,7 @@ final class LifecycleDemo {
     static let period = Duration.milliseconds(250), backgroundPeriod = Duration.seconds(1)
     /// A slow (emulated) machine needs seconds for steps that are immediate elsewhere.
     private static let patience = Duration.seconds(30)
-    private static let look = Duration.milliseconds(10)
+    private static let pollInterval = Duration.milliseconds(10)
 
     private let directory: String
     private let group: FreezerGroup?
@@ -76,7 +76,7 @@ final class LifecycleDemo {
             try standStill(.freeze, .thaw, for: .seconds(3), isFreezer: true)
             try pass(.seconds(2))
         } else if let refusal = record.freezerRefusal {
-            timeline.tell("skipped the freeze by the control group: \(refusal)", record, at: now)
+            timeline.report("skipped the freeze by the control group: \(refusal)", record, at: now)
         }
         try terminate(.terminate)
         try launch(.relaunch)
@@ -112,7 +112,7 @@ final class LifecycleDemo {
         throws
     {
         begin(step, "requested: \(request.rawValue)")
-        child?.tell(request.rawValue)
+        child?.send(request.rawValue)
         guard let isThere else { return }
         try see(what) {
             isThere($0.events(.transition).last { $0.event.unit == LifecycleEvent.process }?.event.state ?? .notRunning)
@@ -155,8 +155,9 @@ final class LifecycleDemo {
             try writeFile(isFreezer ? (number == 1 ? "threads=0" : before) : "threads=\(number)")
         }
         if !isFreezer { record.fileChanges = changes }
-        timeline.tell(
-            "the watched file changes \(changes) times" + (isFreezer ? ", back to its first content" : ""), record, at: now)
+        timeline.report(
+            "the watched file changes \(changes) times" + (isFreezer ? ", back to its first content" : ""), record,
+            at: now)
     }
 
     private func writeFile(_ text: String) throws { try File.write(text, to: file) }
@@ -167,14 +168,14 @@ final class LifecycleDemo {
         begin(step, "SIGTERM")
         child.signal(SIGTERM)
         try see("the process has ended") { _ in child.poll() != nil }
-        try look()
+        try poll()
         let status = child.ending?.status ?? 0
         record.endings.append((now, status))
         self.child = nil
         if step == .terminate {
             begin(.end, "ended with status \(status)")
         } else {
-            timeline.tell("ended with status \(status)", record, at: now)
+            timeline.report("ended with status \(status)", record, at: now)
         }
     }
 
@@ -183,13 +184,13 @@ final class LifecycleDemo {
     private func begin(_ step: LifecycleRecord.Step, _ text: String) {
         let at = now
         record.steps[step] = at
-        timeline.tell(text, record, at: at)
+        timeline.report(text, record, at: at)
     }
 
     /// Lets time pass.
     private func pass(_ length: Duration) throws {
         let end = now + length
-        while now < end { try look() }
+        while now < end { try poll() }
     }
 
     private func see(_ what: String, _ isSo: (LifecycleRecord) -> Bool) throws {
@@ -201,24 +202,24 @@ final class LifecycleDemo {
             if let ending = child?.poll(), child?.output?.isAtEnd ?? true, !isSo(record) {
                 throw Failure.failed("the service ended with status \(ending.status) before \(what)")
             }
-            try look()
+            try poll()
         }
     }
 
-    private func look() throws {
+    private func poll() throws {
         for line in child?.output?.lines() ?? [] {
             guard let event = try? JSONLine.decode(LifecycleEvent.self, from: line) else { continue }
             if event.kind == .listening, let port = event.number { client.ask(at: UInt16(port)) }
             let seen = LifecycleRecord.Seen(run: run, at: event.at - start, event: event)
             record.seen.append(seen)
-            timeline.tell(seen, record)
+            timeline.report(seen, record)
         }
         for request in client.taken() {
             let request = LifecycleRecord.Request(at: request.at - start, outcome: request.outcome)
             record.requests.append(request)
-            timeline.tell(request, record)
+            timeline.report(request, record)
         }
-        if let signal = signals.next(within: Self.look), SignalQueue.endings.contains(signal) {
+        if let signal = signals.next(within: Self.pollInterval), SignalQueue.endings.contains(signal) {
             throw Failure.failed("interrupted; the service is ended")
         }
     }

@@ -109,7 +109,9 @@ struct LifecycleExpectation: Sendable {
         LifecycleExpectation("ticks missed during a stop are not repeated in a burst") {
             noBurst($0, of: 0, missing: 2)
         },
-        LifecycleExpectation("in the foreground the process acquires the lock again, in a higher epoch, and reads its key") {
+        LifecycleExpectation(
+            "in the foreground the process acquires the lock again, in a higher epoch, and reads its key"
+        ) {
             record in
             let epochs = record.events(.locked, run: 1).compactMap(\.event.number),
                 after = record.events(.resumed, run: 1).compactMap(\.event.number)
@@ -117,7 +119,9 @@ struct LifecycleExpectation: Sendable {
             return epochs[0] < stopped && stopped < epochs[1]
                 && !record.events(.filled, from: .foreground, to: .terminate).isEmpty
         },
-        LifecycleExpectation("in the foreground the process listens and answers again, and the scene is in the foreground") {
+        LifecycleExpectation(
+            "in the foreground the process listens and answers again, and the scene is in the foreground"
+        ) {
             $0.path(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate) == [.inactive, .active]
                 && $0.outcomes(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate).contains(
                     .answered)

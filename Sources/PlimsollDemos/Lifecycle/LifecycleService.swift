@@ -73,9 +73,9 @@ final class LifecycleService: Sendable {
     }
 
     private func connectScene(_ id: String, _ reason: Scene.Reason) async {
-        let tell: @Sendable (LifecycleContext) -> Void = { LifecycleEvent(id, $0.from, $0.to, $0.cause).emit() }
+        let emit: @Sendable (LifecycleContext) -> Void = { LifecycleEvent(id, $0.from, $0.to, $0.cause).emit() }
         let scene = lifecycle.connectScene(id, reason: reason) { scene in
-            scene.observe("teller", onInactive: tell, onActive: tell, onBackground: tell, onForeground: tell)
+            scene.observe("event writer", onInactive: emit, onActive: emit, onBackground: emit, onForeground: emit)
         }
         await scene.connected()
         // A scene that comes up in the background calls no handlers on the way.

@@ -6,20 +6,20 @@ import PlimsollLifecycle
 struct LifecycleTimeline {
     private var outcome: LifecycleRecord.Outcome?
 
-    mutating func tell(_ text: String, _ record: LifecycleRecord, at: Duration) {
+    mutating func report(_ text: String, _ record: LifecycleRecord, at: Duration) {
         Output.line(Self.line(text, record.state(at: at), at: at))
     }
 
-    mutating func tell(_ seen: LifecycleRecord.Seen, _ record: LifecycleRecord) {
+    mutating func report(_ seen: LifecycleRecord.Seen, _ record: LifecycleRecord) {
         guard let text = Self.text(seen.event) else { return }
-        tell(text, record, at: seen.at)
+        report(text, record, at: seen.at)
     }
 
     /// Prints a request if its outcome differs from the previous one.
-    mutating func tell(_ request: LifecycleRecord.Request, _ record: LifecycleRecord) {
+    mutating func report(_ request: LifecycleRecord.Request, _ record: LifecycleRecord) {
         guard request.outcome != outcome else { return }
         outcome = request.outcome
-        tell(Self.text(request.outcome), record, at: request.at)
+        report(Self.text(request.outcome), record, at: request.at)
     }
 
     static func line(_ text: String, _ state: LifecycleState, at: Duration) -> String {

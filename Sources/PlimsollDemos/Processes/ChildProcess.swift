@@ -85,7 +85,9 @@ package final class ChildProcess {
     private static func pipe() throws -> (read: Int32, write: Int32) {
         var ends: [Int32] = [-1, -1]
         // Close-on-exec: two children side by side must not hold each other's leash.
-        guard Glibc.pipe(&ends) == 0 else { throw Failure.failed("cannot make a pipe: \(String(cString: strerror(errno)))") }
+        guard Glibc.pipe(&ends) == 0 else {
+            throw Failure.failed("cannot make a pipe: \(String(cString: strerror(errno)))")
+        }
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         return (ends[0], ends[1])
     }
@@ -99,7 +101,7 @@ package final class ChildProcess {
     package var input: Int32 { leash ?? -1 }
 
     /// Writes a line to the process's standard input, if the process is leashed.
-    func tell(_ line: String) {
+    func send(_ line: String) {
         if let leash { Output.write(line + "\n", to: leash) }
     }
 

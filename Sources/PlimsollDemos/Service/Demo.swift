@@ -40,8 +40,8 @@ struct Demo {
         var narrative = Narrative(limit: limit)
         let end = start + .seconds(seconds)
         while SteadyClock.now < end {
-            let items = without.look() + with.look()
-            narrative.tell(items, without.record, with.record, at: SteadyClock.now - start)
+            let items = without.poll() + with.poll()
+            narrative.report(items, without.record, with.record, at: SteadyClock.now - start)
             if let signal = signals.next(within: Self.step), SignalQueue.endings.contains(signal) {
                 throw Failure.failed("interrupted; both services are ended and their groups removed")
             }
@@ -72,7 +72,7 @@ struct Narrative {
 
     init(limit: ByteCount) { self.limit = limit }
 
-    mutating func tell(_ items: [Item], _ without: DemoRecord, _ with: DemoRecord, at now: Duration) {
+    mutating func report(_ items: [Item], _ without: DemoRecord, _ with: DemoRecord, at now: Duration) {
         for item in items {
             if let purge = item.purge { purges.append(purge) }
             if let drop = item.drop { taken = taken + drop.taken }

@@ -50,7 +50,7 @@ final class DemoSide {
     }
 
     /// Takes a sample and reads the service's events since the last call. Returns the items for the narrative.
-    func look() -> [Narrative.Item] {
+    func poll() -> [Narrative.Item] {
         guard record.fate == .running else { return [] }
         let now = SteadyClock.now - start
         // The group's statistics are a long text, which takes an emulated machine milliseconds to parse.

@@ -48,7 +48,9 @@ struct Socket {
 
     private init() throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { throw Failure.unavailable("cannot make a socket: \(String(cString: strerror(errno)))") }
+        guard descriptor >= 0 else {
+            throw Failure.unavailable("cannot make a socket: \(String(cString: strerror(errno)))")
+        }
     }
 
     private init(descriptor: Int32) { self.descriptor = descriptor }

@@ -16,8 +16,8 @@ struct StressHarness {
 
     /// Runs all scenarios.
     ///
-    /// - Parameter tell: receives a line as each run ends.
-    func run(_ tell: (String) -> Void) throws -> [StressSummary] {
+    /// - Parameter report: receives a line as each run ends.
+    func run(_ report: (String) -> Void) throws -> [StressSummary] {
         let signals = SignalQueue()
         var summaries: [StressSummary] = []
         var number = 0
@@ -46,7 +46,7 @@ struct StressHarness {
                     run.cleanUp()
                     active.remove(at: position)
                     ofScenario[index].add(outcome)
-                    tell(
+                    report(
                         "\(scenario.rawValue) \(run.protection.rawValue) \(ofScenario[index].runs)/\(runs): \(describe(outcome))"
                     )
                 }

@@ -14,15 +14,21 @@ struct SuperviseCommand: ParsableCommand {
             next supervisor with --leave-units. Exit status: 0 when stopped, 1 after a fatal error, 69 if no unit can run in a group, 78 if the file is wrong.
             """)
 
-    @Argument(help: "Units file, with the units to run.", completion: .file(extensions: ["yaml", "yml"])) var file: String
-    @Option(help: "Directory for the supervisor's sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)")
+    @Argument(help: "Units file, with the units to run.", completion: .file(extensions: ["yaml", "yml"])) var file:
+        String
+    @Option(
+        help:
+            "Directory for the supervisor's sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)"
+    )
     var directory: String?
     @Option(help: "File to append every decision and outcome to, for `explain`.") var audit: String?
     @Option(help: "Prefix of the names of the supervisor's groups.") var prefix = "plimsoll"
     @Flag(help: "Decide and report, without acting on units.") var dryRun = false
     @Flag(help: "Print records as JSON lines.") var json = false
     @Flag(help: "Leave units running when the supervisor stops.") var leaveUnits = false
-    @Flag(help: "Move the supervisor into a group of its own if units cannot have groups otherwise: for delegated groups.") var ownLeaf =
+    @Flag(
+        help: "Move the supervisor into a group of its own if units cannot have groups otherwise: for delegated groups."
+    ) var ownLeaf =
         false
 
     func run() throws {
@@ -41,7 +47,9 @@ struct SuperviseCommand: ParsableCommand {
             let listener = PlainThread { listen(signals, supervisor, output) }
             listener?.detach()
             output.line(
-                json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end the units"
+                json
+                    ? #"{"units":\#(units.count),"what":"running"}"#
+                    : "\(units.count) units; press Ctrl-C to end the units"
             )
             do { try ServiceManager()?.tell("READY=1") } catch { output.error("\(Output.program): \(error)") }
             try failing { try supervisor.run() }

@@ -73,7 +73,7 @@ package final class Trio {
             if let signal = signals.next(within: .milliseconds(20)), SignalQueue.endings.contains(signal) {
                 throw Self.interruption
             }
-            try look()
+            try poll()
             if let last = record.lastAct, SteadyClock.now - start > last + settled, record.isDecided { break }
         }
         record.length = SteadyClock.now - start
@@ -131,7 +131,7 @@ package final class Trio {
 
     // MARK: - Watching
 
-    package func look() throws {
+    package func poll() throws {
         let at = SteadyClock.now - start
         // Check the processes before reading the supervisor's records: the supervisor announces an end before acting.
         // The kernel counts a kill before the process is gone.

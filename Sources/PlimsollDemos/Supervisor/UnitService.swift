@@ -138,7 +138,11 @@ final class PatientOutput: Sendable {
             return Array((isJSON ? #"{"dropped":\#(count),"what":"dropped"}"# : Self.loss(count)).utf8) + [10]
         }
         let errors = LineWriter(STDERR_FILENO) { trouble in
-            if case .dropped(let count) = trouble { Array("\(Output.program): \(Self.loss(count))\n".utf8) } else { nil }
+            if case .dropped(let count) = trouble {
+                Array("\(Output.program): \(Self.loss(count))\n".utf8)
+            } else {
+                nil
+            }
         }
         guard let output, let errors else {
             throw Failure.failed(

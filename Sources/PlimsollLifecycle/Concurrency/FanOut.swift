@@ -159,10 +159,10 @@ final class FanOut: Sendable {
 
     /// Checks periodically if running handlers hold up the rest.
     private func watch() {
-        alarms.set(.deadline, after: Alarms.stride) { [weak self] in self?.look() }
+        alarms.set(.deadline, after: Alarms.stride) { [weak self] in self?.poll() }
     }
 
-    private func look() {
+    private func poll() {
         let more: Int? = state.withLock { state in
             guard state.continuation != nil || order == .reverse, state.next < handlers.count else { return nil }
             defer { state.seen = (state.next, state.finished) }

@@ -52,7 +52,8 @@ public final class DerivedValue<Value: Sendable>: Sendable {
             let now = epoch
             let (ready, parker): (Value?, Parker?) = state.withLock { state in
                 if let value = state.value, state.epoch >= now { return (value, nil) }
-                precondition(state.builder != Thread.current, "DerivedValue \"\(name)\" is read from within its own builder")
+                precondition(
+                    state.builder != Thread.current, "DerivedValue \"\(name)\" is read from within its own builder")
                 guard state.builder != 0 else {
                     state.builder = Thread.current
                     return (nil, nil)

@@ -49,7 +49,7 @@ final class EnvironmentWatch: Sendable {
     ) {
         (self.source, self.alarms, self.threads) = (source, alarms, threads)
         (self.onBaseline, self.onChange, self.onChanged) = (onBaseline, onChange, onChanged)
-        source?.start { [weak self] kind, events in self?.heard(kind, events) }
+        source?.start { [weak self] kind, events in self?.received(kind, events) }
     }
 
     deinit {
@@ -115,7 +115,7 @@ final class EnvironmentWatch: Sendable {
 
     // MARK: From event to change
 
-    private func heard(_ kind: EnvironmentChange.Kind, _ events: Int) {
+    private func received(_ kind: EnvironmentChange.Kind, _ events: Int) {
         let wait: Duration? = state.withLock { state in
             guard var interest = state[kind] else { return nil }
             interest.events += events

@@ -52,7 +52,7 @@ final class LimitCheck: Sendable {
         return now + 2
     }
 
-    /// Returns true if reading number `look` has been made; requests another one if not.
+    /// Returns true if reading number `poll` has been made; requests another one if not.
     func isAnswered(_ look: UInt64?) -> Bool {
         guard let look, isAsked.load(ordering: .acquiring) else { return true }
         let now = looks.load(ordering: .acquiring)

@@ -115,6 +115,6 @@ extension Lifecycle {
         guard !outcome.overran.isEmpty || !outcome.failures.isEmpty else { return }
         var report = LifecycleReport(target: .active)
         report.add(outcome)
-        book(report)
+        recordReport(report)
     }
 }

@@ -46,7 +46,8 @@ extension Lifecycle {
             return launching.isExplicit
         }
         if isSecond {
-            throw LifecycleError("cannot launch(into: \(target)) because the process has launched already; call launch once")
+            throw LifecycleError(
+                "cannot launch(into: \(target)) because the process has launched already; call launch once")
         }
         let wasBegun = launching.withLock { $0.hasBegun }
         await beginLaunch(into: target).value
@@ -163,7 +164,7 @@ extension Lifecycle {
             launching.report = own
             launching.stage = launching.warming.isEmpty ? .complete : .warming
         }
-        book(own)
+        recordReport(own)
     }
 }
 

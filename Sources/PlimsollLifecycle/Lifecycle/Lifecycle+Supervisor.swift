@@ -22,7 +22,7 @@ extension Lifecycle {
             let context = LifecycleContext(transition, deadline: end, heartbeat: alarms.heartbeat)
             var report = LifecycleReport(target: .background)
             for stage in keeping.afterWake { report.add(await stage(context)) }
-            if !report.isClean { book(report) }
+            if !report.isClean { recordReport(report) }
             return report.isClean
         }
     }

@@ -246,7 +246,7 @@ public final class Lifecycle: Sendable, JoinsManager {
         if aim() < state { await settleScenes(cause, within: budget) }
         let report = try await unit.engine.request(cause, within: budget, aim)
         if aim() >= .inactive { await settleScenes(cause, within: budget) }
-        book(report)
+        recordReport(report)
         return report
     }
 
@@ -256,7 +256,7 @@ public final class Lifecycle: Sendable, JoinsManager {
         threads.run { _ = try? await self.hostDidWake() }
     }
 
-    func book(_ report: LifecycleReport) {
+    func recordReport(_ report: LifecycleReport) {
         reportFeed.add(report)
         guard case .end(let status) = policy.overrun, !report.overran.isEmpty else { return }
         exit(status, "plimsoll: \(report)\n")

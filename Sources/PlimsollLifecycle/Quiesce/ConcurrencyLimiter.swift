@@ -182,19 +182,19 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     /// Ends a piece of work. `unused` means that the work never began.
     private func finished(unused: Bool = false) {
         let hasWaiters = state.withLock { $0.leave(unused: unused) }
-        if hasWaiters { look() }
+        if hasWaiters { poll() }
     }
 
     public func quiesce(to extent: QuiesceExtent) {
         gates.follow(extent)
-        look()
+        poll()
     }
 
-    func look() {
+    func poll() {
         let gate = gates.current
         gate.notice()
         let now = needsTime(nil) ? alarms(at: gate).heartbeat.running : .zero
-        settle(state.withLock { $0.look(gates.current.extent, at: now) }, at: now, gate)
+        settle(state.withLock { $0.poll(gates.current.extent, at: now) }, at: now, gate)
     }
 
     private func settle(_ settlement: LimiterState<Waiter>.Settlement, at now: Duration, _ gate: QuiesceGate) {

@@ -46,7 +46,7 @@ public final class DirtySet<Element: Hashable & Sendable>: Quiescable, GatedMemb
         // elements alive.
         let marked = Array(elements)
         state.withLock { $0.marked.formUnion(marked) }
-        look()
+        poll()
     }
 
     /// The marked elements that no rebuild has dequeued yet.
@@ -57,10 +57,10 @@ public final class DirtySet<Element: Hashable & Sendable>: Quiescable, GatedMemb
 
     public func quiesce(to extent: QuiesceExtent) {
         gates.follow(extent)
-        look()
+        poll()
     }
 
-    func look() {
+    func poll() {
         gates.current.notice()
         let begins = state.withLock { state in
             guard !isDeferred, !state.isRebuilding, !state.marked.isEmpty else { return false }

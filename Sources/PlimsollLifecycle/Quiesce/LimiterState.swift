@@ -77,7 +77,7 @@ struct LimiterState<Waiter> {
     }
 
     /// Records that a piece of work has finished, or never began. Returns true if callers wait; the caller then calls
-    /// `look`.
+    /// `poll`.
     mutating func leave(unused: Bool) -> Bool {
         running -= 1
         if unused { admitted -= 1 }
@@ -88,7 +88,7 @@ struct LimiterState<Waiter> {
     mutating func remove(_ ticket: UInt64) -> Waiter? { queue.remove(ticket) }
 
     /// Admits as many waiters as there is room for, in the order of arrival. Applies the policy when a pause begins.
-    mutating func look(_ extent: QuiesceExtent, at now: Duration) -> Settlement {
+    mutating func poll(_ extent: QuiesceExtent, at now: Duration) -> Settlement {
         var settlement = Settlement()
         if !extent.isHeld, stops(extent) != isStopped {
             isStopped.toggle()

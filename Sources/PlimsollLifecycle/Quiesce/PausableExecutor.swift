@@ -58,10 +58,10 @@ public final class PausableExecutor: TaskExecutor, Quiescable, GatedMember {
 
     public func quiesce(to extent: QuiesceExtent) {
         gates.follow(extent)
-        look()
+        poll()
     }
 
-    func look() {
+    func poll() {
         let begins = state.withLock { state in
             guard !isPaused, !state.isHandingOver, !state.jobs.isEmpty else { return false }
             state.isHandingOver = true

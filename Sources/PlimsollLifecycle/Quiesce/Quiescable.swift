@@ -32,7 +32,7 @@ protocol GatedMember: Quiescable {
     func leave(_ gate: QuiesceGate)
 
     /// Starts pending work, as the extent may have changed. Calls no user code.
-    func look()
+    func poll()
 }
 
 /// A member whose admitted work goes on after a pause. Until that work has ended, state to be saved may change.

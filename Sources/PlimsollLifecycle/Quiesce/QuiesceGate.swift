@@ -122,7 +122,8 @@ extension AdmissionRefusal: CustomStringConvertible {
                 "the limiter is paused and refuses work then (whenPaused: .refuse); retry when the process is active"
             case .pausedTooLong(let limit):
                 "the limiter was paused for more than \(limit) (whenPaused: .expire); retry when the process is active"
-            case .waitedTooLong(let limit): "no slot became free within \(limit); retry later, or wait longer (waitingAtMost:)"
+            case .waitedTooLong(let limit):
+                "no slot became free within \(limit); retry later, or wait longer (waitingAtMost:)"
             }
         return "limiter \"\(limiter)\" cannot admit the work because \(why)"
     }

@@ -111,8 +111,8 @@ public final class QuiesceSet: Sendable {
             return (id, gate)
         }
         gated?.join(gate)
-        gated?.look()
-        tell()
+        gated?.poll()
+        notify()
         return Registration(calls) { [weak self] in self?.remove(id) }
     }
 
@@ -129,7 +129,7 @@ public final class QuiesceSet: Sendable {
     private static func free(_ entry: Member) {
         if let gated = entry.member as? any GatedMember {
             gated.leave(entry.gate)
-            gated.look()
+            gated.poll()
         } else if entry.told != .open {
             entry.member.quiesce(to: .open)
         }
@@ -184,7 +184,7 @@ public final class QuiesceSet: Sendable {
             findGate(of: workClass, &state).addLease(1)
             return id
         }
-        tell()
+        notify()
         return Registration(CallGate()) { [weak self] in self?.endLease(id) }
     }
 
@@ -194,7 +194,7 @@ public final class QuiesceSet: Sendable {
             findGate(of: lease.workClass, &state).addLease(-1)
             return true
         }
-        if ended { tell() }
+        if ended { notify() }
     }
 
     /// The leases in force, oldest first, each with name and class of work.
@@ -237,7 +237,7 @@ public final class QuiesceSet: Sendable {
             body(&state.inputs)
             publish(state.inputs)
         }
-        tell()
+        notify()
     }
 
     private func publish(_ inputs: QuiesceInputs) {
@@ -265,16 +265,16 @@ public final class QuiesceSet: Sendable {
             publish(state.inputs)
             return state.members.map(\.member)
         }
-        for member in members { (member as? any GatedMember)?.look() }
+        for member in members { (member as? any GatedMember)?.poll() }
         // Members may have been notified meanwhile.
-        tell()
+        notify()
     }
 
     // MARK: Notifying members
 
     /// Brings every member to the extent in force. If another thread is already notifying, that thread goes on until
     /// all members are up to date.
-    private func tell() {
+    private func notify() {
         let begins = state.withLock { state in
             guard !state.isTelling else { return false }
             state.isTelling = true

@@ -125,12 +125,12 @@ public final class Ticker: Quiescable, WorkingMember {
     /// Applies the extent outside a set. In a set the ticker follows the set; outside a set the ticker does not tick.
     public func quiesce(to extent: QuiesceExtent) {
         gates.follow(extent)
-        look()
+        poll()
     }
 
     /// Sets the alarm for the next tick, unless an alarm at least as early is set. After any number of interruptions
     /// there is one alarm (T38).
-    func look() {
+    func poll() {
         guard let alarms = gates.current.alarms else { return }
         let now = alarms.time.elapsed()
         state.withLock { state in

@@ -17,7 +17,7 @@ public final class ProtectedData: Sendable {
         var observers: [Observer] = []
         /// Changes not yet delivered to the observers. `isTelling` is true while a thread delivers. Changes are
         /// delivered in order, on one thread at a time.
-        var untold: [Bool] = []
+        var undelivered: [Bool] = []
         var isTelling = false
         var waiting: [UInt64: CheckedContinuation<Bool, Never>] = [:]
         var nextWaiter: UInt64 = 0
@@ -50,14 +50,14 @@ public final class ProtectedData: Sendable {
     public func seal() -> [String] {
         change(to: false)
         let inUse = secrets.wipe { _ in true }.inUse.map(\.name)
-        tell()
+        notify()
         return inUse
     }
 
     /// Marks the data as available: calls the observers, on this thread, and resumes waiting tasks. Idempotent.
     public func unseal() {
         let waiting = change(to: true)
-        tell()
+        notify()
         for continuation in waiting { continuation.resume(returning: true) }
     }
 
@@ -87,7 +87,9 @@ public final class ProtectedData: Sendable {
         guard await becomesAvailable(within: patience) else {
             try Task.checkCancellation()
             throw ProtectedDataError(
-                description: "cannot use protected data because the data is sealed; unseal the data, or wait longer than \(patience)")
+                description:
+                    "cannot use protected data because the data is sealed; unseal the data, or wait longer than \(patience)"
+            )
         }
         return try await body()
     }
@@ -99,7 +101,7 @@ public final class ProtectedData: Sendable {
         state.withLock { state in
             guard state.isAvailable != isAvailable else { return [] }
             state.isAvailable = isAvailable
-            state.untold.append(isAvailable)
+            state.undelivered.append(isAvailable)
             guard isAvailable else { return [] }
             defer { state.waiting = [:] }
             return Array(state.waiting.values)
@@ -108,7 +110,7 @@ public final class ProtectedData: Sendable {
 
     /// Delivers waiting changes. Returns at once if another thread, or an observer further up on this one, is
     /// delivering: that one continues.
-    private func tell() {
+    private func notify() {
         guard
             state.withLock({ state in
                 defer { state.isTelling = true }
@@ -122,11 +124,11 @@ public final class ProtectedData: Sendable {
 
     private func next() -> (Bool, [Observer])? {
         state.withLock { state in
-            guard !state.untold.isEmpty else {
+            guard !state.undelivered.isEmpty else {
                 state.isTelling = false
                 return nil
             }
-            return (state.untold.removeFirst(), state.observers)
+            return (state.undelivered.removeFirst(), state.observers)
         }
     }
 

@@ -60,7 +60,7 @@ final class ScrubSet: Sendable {
             }
         }
         let parker = Parker()
-        let (wiped, inUse) = secrets.wipe(telling: parker) { reason == .snapshot || !$0.keepsInBackground }
+        let (wiped, inUse) = secrets.wipe(notifying: parker) { reason == .snapshot || !$0.keepsInBackground }
         report.inUse = awaitLeaving(inUse, parker, within: budget - (alarms.heartbeat.running - began)).map(\.name)
         report.wiped = wiped.count - report.inUse.count
         report.took = alarms.heartbeat.running - began

@@ -175,12 +175,12 @@ public final class Secret: Sendable {
     /// - Returns: true if the bytes are erased now. If false, a reader is inside `withBytes`. No other reader can
     ///   enter, and the last one to leave erases the bytes.
     @discardableResult
-    public func wipe() -> Bool { wipe(telling: nil) }
+    public func wipe() -> Bool { wipe(notifying: nil) }
 
     /// Wipes the secret as `wipe()` does.
     ///
     /// - Parameter parker: unparked when the bytes are erased later.
-    func wipe(telling parker: Parker?) -> Bool {
+    func wipe(notifying parker: Parker?) -> Bool {
         guard ForkGuard.isProcess(process) else { return true }
         let (isGone, waiting) = state.withLock { state in
             guard state.readers > 0 || state.isFilling else { return (true, erase(&state)) }
@@ -207,7 +207,8 @@ public final class Secret: Sendable {
     ///   fork.
     public func refill(_ fill: (inout MutableRawSpan) throws -> Void) throws {
         guard ForkGuard.isProcess(process) else {
-            throw SecretError("cannot use secret \(name) because it was made before the process forked; make another in the child")
+            throw SecretError(
+                "cannot use secret \(name) because it was made before the process forked; make another in the child")
         }
         try state.withLock { state in
             guard state.readers == 0, !state.isFilling else {
@@ -225,7 +226,8 @@ public final class Secret: Sendable {
             throw error
         }
         guard endFill(isGood: true) else {
-            throw SecretError("cannot refill secret \(name) because it was wiped meanwhile; refill it when it is needed")
+            throw SecretError(
+                "cannot refill secret \(name) because it was wiped meanwhile; refill it when it is needed")
         }
     }
 
@@ -297,9 +299,9 @@ final class SecretRegistry: Sendable {
     ///
     /// - Parameter parker: unparked for each secret that is erased later.
     /// - Returns: the secrets that had contents, and those of them still in use.
-    func wipe(telling parker: Parker? = nil, where matches: (Secret) -> Bool) -> (wiped: [Secret], inUse: [Secret]) {
+    func wipe(notifying parker: Parker? = nil, where matches: (Secret) -> Bool) -> (wiped: [Secret], inUse: [Secret]) {
         let full = all.filter { !$0.isWiped && matches($0) }
-        let inUse = full.filter { !$0.wipe(telling: parker) }
+        let inUse = full.filter { !$0.wipe(notifying: parker) }
         return (full, inUse)
     }
 }

@@ -149,7 +149,8 @@ public enum ProcessPrivacy {
         return .init(
             "secrets", isLive: isWhole, "\(slot.protection); \(dumps)",
             remedy: isWhole
-                ? (slot.protection.contains(.locked) ? nil : "raise RLIMIT_MEMLOCK so that secrets are never swapped out")
+                ? (slot.protection.contains(.locked)
+                    ? nil : "raise RLIMIT_MEMLOCK so that secrets are never swapped out")
                 : "run on Linux 4.14 or newer"
         )
     }

@@ -144,7 +144,9 @@ final class Preservation: Sendable {
             case .failed(let error): PreservationFailure(name: item.name, reason: "\(error)")
             case nil:
                 PreservationFailure(
-                    name: item.name, reason: "the save did not finish within \(limit); the state saved before stays in effect until it does")
+                    name: item.name,
+                    reason:
+                        "the save did not finish within \(limit); the state saved before stays in effect until it does")
             }
         }
     }

@@ -113,7 +113,8 @@ extension MountTable.Mount {
         let shown = root.split(separator: "/")
         if wanted.first == ".." { return .hidden("the process was moved to \(path), outside its cgroup namespace") }
         if shown.first == ".." {
-            return .hidden("\(point) shows the group \(root), above this cgroup namespace, and not the position of this process")
+            return .hidden(
+                "\(point) shows the group \(root), above this cgroup namespace, and not the position of this process")
         }
         guard wanted.starts(with: shown) else {
             return .hidden("\(point) shows the group \(root), which \(path) is not part of")

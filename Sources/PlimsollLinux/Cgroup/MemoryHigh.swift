@@ -38,7 +38,8 @@ final class MemoryHigh {
         guard let target = Self.target(below: maximum) else {
             failure =
                 maximum == KernelText.unlimited
-                ? "the own group has no memory.max to set memory.high below" : "memory.max is too small to set memory.high below"
+                ? "the own group has no memory.max to set memory.high below"
+                : "memory.max is too small to set memory.high below"
             return false
         }
         guard let now = file.read(KernelText.limit) else {

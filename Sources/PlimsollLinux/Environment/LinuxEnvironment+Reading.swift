@@ -186,7 +186,9 @@ extension LinuxEnvironment {
             func report(_ name: String, _ retry: RetryState, _ detail: String, remedy: String) {
                 if let failure = retry.failure {
                     signals.append(
-                        .init(name, isLive: false, "\(failure); read again only on the return to the foreground", remedy: remedy))
+                        .init(
+                            name, isLive: false, "\(failure); read again only on the return to the foreground",
+                            remedy: remedy))
                 } else {
                     signals.append(.init(name, isLive: true, detail))
                 }

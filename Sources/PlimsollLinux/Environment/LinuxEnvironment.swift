@@ -32,7 +32,7 @@ final class LinuxEnvironment: EnvironmentSource {
     let state: Mutex<State>
     /// Held while events are read and delivered. So when `collect` returns, events read by another thread have been
     /// delivered too.
-    private let telling = Mutex(())
+    private let delivery = Mutex(())
     let kernel: any EnvironmentKernel
     /// `$TZ`, which takes precedence over `/etc/localtime`.
     let zoneVariable: String?
@@ -87,7 +87,7 @@ final class LinuxEnvironment: EnvironmentSource {
     }
 
     func collect() {
-        if !isForked { hear(asked: true) }
+        if !isForked { receive(asked: true) }
     }
 
     private static func isKnown(_ kind: Kind) -> Bool {
@@ -122,11 +122,11 @@ final class LinuxEnvironment: EnvironmentSource {
             if let wakeup = state.withLock({ $0.wakeup }) {
                 if files[0].revents == 0 {
                     _ = wakeup.take()
-                } else if !wakeup.heard(files[0].revents) {
+                } else if !wakeup.handle(files[0].revents) {
                     wakeup.repair()
                 }
             }
-            hear(asked: false)
+            receive(asked: false)
         }
     }
 
@@ -167,9 +167,9 @@ final class LinuxEnvironment: EnvironmentSource {
     }
 
     /// Reads waiting events and delivers them.
-    private func hear(asked: Bool) { telling.withLock { _ in takeInAndTell(asked: asked) } }
+    private func receive(asked: Bool) { delivery.withLock { _ in collectAndNotify(asked: asked) } }
 
-    private func takeInAndTell(asked: Bool) {
+    private func collectAndNotify(asked: Bool) {
         let now = now
         let (heard, sink): ([Kind: Int], Sink?) = state.withLock { state in
             var heard = state.files.collect(at: now)

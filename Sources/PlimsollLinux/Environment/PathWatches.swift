@@ -78,7 +78,7 @@ struct PathWatches {
                 break
             }
             let read = UnsafeMutableBufferPointer(rebasing: buffer.bytes[..<count])
-            for event in FileEvent.parse(read.span) { hear(event, &counts, &moved) }
+            for event in FileEvent.parse(read.span) { receive(event, &counts, &moved) }
         }
         for kind in moved where paths[kind] != nil { follow(kind, at: now) }
         sweep()
@@ -88,7 +88,7 @@ struct PathWatches {
 
     // MARK: Events
 
-    private mutating func hear(_ event: FileEvent, _ counts: inout [Kind: Int], _ moved: inout Set<Kind>) {
+    private mutating func receive(_ event: FileEvent, _ counts: inout [Kind: Int], _ moved: inout Set<Kind>) {
         if event.mask & FileEvent.overflow != 0 {
             // The queue overflowed: anything may have happened.
             for kind in paths.keys {

@@ -81,7 +81,7 @@ final class Announcement {
     private func stallTotals() -> PressureReading.StallTotals? { stallFile?.read { PressureReading.StallTotals($0) } }
 
     /// Handles readiness of the file.
-    func heard(_ conditions: Int16, at now: Duration) {
+    func handle(_ conditions: Int16, at now: Duration) {
         let isBroken: Bool
         if stallFile != nil {
             isBroken = conditions & Int16(POLLERR | POLLNVAL | POLLHUP) != 0

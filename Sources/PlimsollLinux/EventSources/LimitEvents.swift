@@ -31,7 +31,7 @@ final class LimitEvents {
     }
 
     /// True if changes end a wait. In version 1 they don't.
-    var isBellLive: Bool { eventSource.file >= 0 && counts != nil }
+    var isWakeupLive: Bool { eventSource.file >= 0 && counts != nil }
 
     /// Returns the counts, read again once a second and after each event.
     func counts(at now: Duration) -> PressureReading.EventCounts? {
@@ -53,7 +53,7 @@ final class LimitEvents {
     }
 
     /// Handles readiness of the file.
-    func heard(_ conditions: Int16, at now: Duration) {
+    func handle(_ conditions: Int16, at now: Duration) {
         readAt = nil
         if conditions & Int16(POLLNVAL) != 0 {
             file.forget()
@@ -105,7 +105,7 @@ final class LimitWatch {
 
     var isLive: Bool { eventSource.file >= 0 }
 
-    func heard(_ conditions: Int16, at now: Duration) {
+    func handle(_ conditions: Int16, at now: Duration) {
         if conditions & Int16(POLLIN) != 0, kernel.drain(eventSource.file) > 0 {
             eventSource.rang(at: now, pause: Self.pause)
         } else {

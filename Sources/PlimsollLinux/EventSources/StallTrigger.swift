@@ -121,7 +121,7 @@ final class StallTrigger {
     }
 
     /// Handles readiness of the file. Returns true if the totals, read by `totals`, confirm the event.
-    func heard(_ conditions: Int16, at now: Duration, totals: () -> PressureReading.StallTotals?) -> Bool {
+    func handle(_ conditions: Int16, at now: Duration, totals: () -> PressureReading.StallTotals?) -> Bool {
         guard conditions & Int16(POLLERR | POLLNVAL | POLLHUP) == 0 else {
             // No trigger, stall accounting off, or the group is gone. The file reports this state forever (K9).
             if conditions & Int16(POLLNVAL) != 0 { eventSource.file = -1 }

@@ -72,5 +72,5 @@ final class StallWatch {
     }
 
     /// Handles readiness of the trigger's file.
-    func heard(_ conditions: Int16, at now: Duration) { _ = trigger?.heard(conditions, at: now) { readNow(at: now) } }
+    func handle(_ conditions: Int16, at now: Duration) { _ = trigger?.handle(conditions, at: now) { readNow(at: now) } }
 }

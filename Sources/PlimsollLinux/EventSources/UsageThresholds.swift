@@ -75,11 +75,11 @@ final class UsageThresholds {
         return text.write(to: control, kernel)
     }
 
-    func heardWarning(_ conditions: Int16, at now: Duration) { heard(&warning, conditions, at: now) }
-    func heardCritical(_ conditions: Int16, at now: Duration) { heard(&critical, conditions, at: now) }
-    func heardLast(_ conditions: Int16, at now: Duration) { heard(&last, conditions, at: now) }
+    func handleWarning(_ conditions: Int16, at now: Duration) { handle(&warning, conditions, at: now) }
+    func handleCritical(_ conditions: Int16, at now: Duration) { handle(&critical, conditions, at: now) }
+    func handleLast(_ conditions: Int16, at now: Duration) { handle(&last, conditions, at: now) }
 
-    private func heard(_ eventSource: inout EventSource, _ conditions: Int16, at now: Duration) {
+    private func handle(_ eventSource: inout EventSource, _ conditions: Int16, at now: Duration) {
         if conditions & Int16(POLLIN) != 0, kernel.drain(eventSource.file) > 0 {
             eventSource.rang(at: now, pause: Self.pause)
         } else {

@@ -56,7 +56,7 @@ final class Wakeup: Sendable {
 
     /// Clears the eventfd when it was ready. Returns false if the eventfd is broken and not used any more. On the
     /// waiting thread.
-    func heard(_ conditions: Int16) -> Bool {
+    func handle(_ conditions: Int16) -> Bool {
         if conditions & Int16(POLLNVAL) == 0, kernel.drain(event.load(ordering: .relaxed)) > 0 {
             _ = isPending.exchange(false, ordering: .acquiringAndReleasing)
             return true

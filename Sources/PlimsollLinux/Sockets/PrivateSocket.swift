@@ -74,7 +74,8 @@ package final class PrivateSocket: Sendable {
     private static func check(_ path: String) throws(PrivateSocketError) {
         let length = path.utf8.count
         if path.isEmpty || path.utf8.contains(0) {
-            throw PrivateSocketError(.path, "cannot use the path of a socket because it is empty or has a zero byte; choose another")
+            throw PrivateSocketError(
+                .path, "cannot use the path of a socket because it is empty or has a zero byte; choose another")
         }
         guard length <= longestPath else {
             throw PrivateSocketError(
@@ -90,19 +91,23 @@ package final class PrivateSocket: Sendable {
         guard lstat(path, &status) == 0 else { return }
         guard status.st_mode & S_IFMT == S_IFSOCK else {
             throw PrivateSocketError(
-                .occupied, "cannot listen at \(path) because a file that is not a socket is there; remove it, or choose another path")
+                .occupied,
+                "cannot listen at \(path) because a file that is not a socket is there; remove it, or choose another path"
+            )
         }
         do throws(PrivateSocketError) {
             let (file, process) = try connect(to: path)
             close(file)
             throw PrivateSocketError(
-                .occupied, "cannot listen at \(path) because process \(process) already does; end it, or choose another path")
+                .occupied,
+                "cannot listen at \(path) because process \(process) already does; end it, or choose another path")
         } catch {
             switch error.number {
             case ECONNREFUSED: unlink(path)
             case EAGAIN:
                 throw PrivateSocketError(
-                    .occupied, "cannot listen at \(path) because a busy process already does; end it, or choose another path")
+                    .occupied,
+                    "cannot listen at \(path) because a busy process already does; end it, or choose another path")
             default: throw error
             }
         }
@@ -171,10 +176,17 @@ package struct PrivateSocketError: Error, Sendable, Hashable, CustomStringConver
     init(connecting path: String, errno number: Int32) {
         switch number {
         case ENOENT, ENOTDIR: self.init(.absent, number, "cannot connect to \(path) because no socket is there")
-        case ECONNREFUSED: self.init(.absent, number, "cannot connect to \(path) because no process listens there; the process that made the socket has ended")
+        case ECONNREFUSED:
+            self.init(
+                .absent, number,
+                "cannot connect to \(path) because no process listens there; the process that made the socket has ended"
+            )
         case EACCES, EPERM:
-            self.init(.forbidden, number, "cannot connect to \(path) because it belongs to another user; connect as its owner or as root")
-        case EAGAIN: self.init(.failed, number, "cannot connect to \(path) because too many connections wait there; try again")
+            self.init(
+                .forbidden, number,
+                "cannot connect to \(path) because it belongs to another user; connect as its owner or as root")
+        case EAGAIN:
+            self.init(.failed, number, "cannot connect to \(path) because too many connections wait there; try again")
         default: self.init(.failed, number, "cannot connect to \(path): \(String(cString: strerror(number)))")
         }
     }

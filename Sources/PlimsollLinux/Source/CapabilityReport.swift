@@ -86,7 +86,7 @@ extension CgroupReader {
 
     private func reportEventSources(_ report: inout CapabilityReport) {
         if let limitEvents, limitEvents.counts != nil {
-            let silent = limitEvents.isBellLive ? "" : ", whose counts are polled, as it sends no notification"
+            let silent = limitEvents.isWakeupLive ? "" : ", whose counts are polled, as it sends no notification"
             report.live("limit events", limitEvents.file.path + silent)
         } else {
             report.dead(
@@ -96,7 +96,8 @@ extension CgroupReader {
         }
         if let usage = thresholds?.warningUsage {
             report.live(
-                "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control, notifying at \(ByteCount(usage))")
+                "usage thresholds",
+                "\(tightest?.directory ?? "")/cgroup.event_control, notifying at \(ByteCount(usage))")
         } else if let thresholds, let failure = thresholds.failure {
             report.dead(
                 "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control: \(failure)",
@@ -104,7 +105,8 @@ extension CgroupReader {
         } else {
             let why =
                 group.version == .v1 || tightest == nil
-                ? "there is no limit to derive a threshold from" : "cgroup version 2 has none; usage is read near the limit instead"
+                ? "there is no limit to derive a threshold from"
+                : "cgroup version 2 has none; usage is read near the limit instead"
             report.dead("usage thresholds", why)
         }
     }
@@ -178,7 +180,8 @@ extension CgroupReader {
         guard let own = group.unified.path else {
             report.dead(
                 "freezer",
-                "no cgroup version 2 group is visible: suspension is limited to components that the process pauses itself")
+                "no cgroup version 2 group is visible: suspension is limited to components that the process pauses itself"
+            )
             return
         }
         if case .regular = kernel.status(of: own + "/cgroup.freeze") {
@@ -186,7 +189,8 @@ extension CgroupReader {
         } else {
             // kernel/cgroup/cgroup.c: the root group has none, and kernels before 5.2 neither.
             report.dead(
-                "freezer", "\(own) has no cgroup.freeze: suspension is limited to components that the process pauses itself",
+                "freezer",
+                "\(own) has no cgroup.freeze: suspension is limited to components that the process pauses itself",
                 remedy: "run the service in a group of its own, as a unit or a container")
         }
     }

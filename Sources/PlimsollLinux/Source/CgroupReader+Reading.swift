@@ -12,10 +12,10 @@ extension CgroupReader {
         machineMemory = machine.memory(at: now)
 
         var reading = PressureReading(at: now)
-        look(&reading)
+        check(&reading)
         if reading.limit == nil, isLost, lookup.isOver(at: now) {
             lookUp()
-            look(&reading)
+            check(&reading)
         }
         boundByMachine(&reading)
 
@@ -45,7 +45,7 @@ extension CgroupReader {
     ///
     /// Reports the smallest limit, and the least available memory of any level. Both move without jumps, and so does
     /// their difference. Reporting whichever level is shortest would make a change of level look like growth.
-    private func look(_ reading: inout PressureReading) {
+    private func check(_ reading: inout PressureReading) {
         var available = KernelText.unlimited
         var smallest = KernelText.unlimited
         var free = KernelText.unlimited
@@ -113,7 +113,7 @@ extension CgroupReader {
             let free = max(0, (limit - reading.usage).bytes)
             let isGroupShortest = min(machineMemory?.available ?? KernelText.unlimited, otherFree) / 2 >= free
             let isThresholdAhead = thresholds?.warningUsage.map { reading.usage.bytes < $0 } ?? false
-            let isBraked = reading.boundary == .high && tightest.hasBrake && limitEvents?.isBellLive == true
+            let isBraked = reading.boundary == .high && tightest.hasBrake && limitEvents?.isWakeupLive == true
             rings = isGroupShortest && (isThresholdAhead || isBraked)
         }
         shared.setRings(rings)

@@ -27,7 +27,7 @@ extension CgroupReader {
 
         let ready = kernel.wait(for: slots, nanoseconds: nanoseconds)
         if ready > 0 {
-            hear()
+            handleEvents()
         } else if ready < 0 {
             // The kernel has no memory for a wait, or refuses to wait. Sleep without polling rather than spin.
             usleep(UInt32(min(nanoseconds, 10_000_000) / 1000))
@@ -53,17 +53,17 @@ extension CgroupReader {
         return found.fd >= 0 && found.revents != 0 ? found.revents : nil
     }
 
-    private func hear() {
-        if let found = conditions(.wake), !shared.wakeup.heard(found) { wakeRepair.failed(at: now) }
-        if let found = conditions(.events) { limitEvents?.heard(found, at: now) }
+    private func handleEvents() {
+        if let found = conditions(.wake), !shared.wakeup.handle(found) { wakeRepair.failed(at: now) }
+        if let found = conditions(.events) { limitEvents?.handle(found, at: now) }
         if let found = conditions(.limits) {
-            limitWatch?.heard(found, at: now)
+            limitWatch?.handle(found, at: now)
             limitsReadAt = nil
         }
-        if let found = conditions(.warning) { thresholds?.heardWarning(found, at: now) }
-        if let found = conditions(.critical) { thresholds?.heardCritical(found, at: now) }
-        if let found = conditions(.last) { thresholds?.heardLast(found, at: now) }
-        if let found = conditions(.trigger) { stall.heard(found, at: now) }
-        if let found = conditions(.announcement) { announcement.heard(found, at: now) }
+        if let found = conditions(.warning) { thresholds?.handleWarning(found, at: now) }
+        if let found = conditions(.critical) { thresholds?.handleCritical(found, at: now) }
+        if let found = conditions(.last) { thresholds?.handleLast(found, at: now) }
+        if let found = conditions(.trigger) { stall.handle(found, at: now) }
+        if let found = conditions(.announcement) { announcement.handle(found, at: now) }
     }
 }

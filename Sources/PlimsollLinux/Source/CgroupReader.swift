@@ -204,7 +204,7 @@ struct Health: Equatable {
         usage = observer.tightest?.usageFile.failure == nil
         reclaimable = observer.tightest?.statFile.failure == nil
         events = observer.limitEvents?.counts != nil
-        eventsRing = observer.limitEvents?.isBellLive ?? false
+        eventsRing = observer.limitEvents?.isWakeupLive ?? false
         thresholds = observer.thresholds?.warningUsage
         stall = observer.stall.isLive
         trigger = observer.stall.trigger?.threshold != nil

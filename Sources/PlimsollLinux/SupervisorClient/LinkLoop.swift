@@ -32,7 +32,7 @@ final class LinkLoop: Sendable {
     private let state = Mutex(State())
 
     /// Interval for checking values that cause no wake-up: caches, tasks and locks.
-    private static let look = Duration.seconds(1)
+    private static let pollInterval = Duration.seconds(1)
     /// A connection that lasted this long resets the back-off.
     private static let goodSession = Duration.seconds(10)
 
@@ -79,7 +79,7 @@ final class LinkLoop: Sendable {
 
     /// Sends the present state to the supervisor. Returns when that was sent, or can't be sent now;
     /// in the latter case the loop sends later. Never waits for the supervisor.
-    func tellNow() async {
+    func sendNow() async {
         await withCheckedContinuation { done in
             let isTaken = state.withLock { state in
                 guard !state.isStopped, state.status.isConnected else { return false }
@@ -129,7 +129,7 @@ final class LinkLoop: Sendable {
         var isRefused = false
         guard stream.send({ ChildMessage.hello(version: MessageLine.version).encoded($0) }) else {
             // The supervisor may have refused already, and sent a reason.
-            return (hear(&stream, &isRefused) ?? "\(path) accepts no data", false)
+            return (receive(&stream, &isRefused) ?? "\(path) accepts no data", false)
         }
         state.withLock { state in
             state.status.isConnected = true
@@ -138,16 +138,16 @@ final class LinkLoop: Sendable {
             if let granted = state.granted { state.questions.append((granted, nil)) }
         }
         while !isStopped {
-            tell(&stream, &diff)
-            guard wait(for: file, writing: !stream.outbox.isEmpty, atMost: Self.look) else { continue }
-            if let problem = hear(&stream, &isRefused) { return (problem, stream.heard > 0 && !isRefused) }
+            send(&stream, &diff)
+            guard wait(for: file, writing: !stream.outbox.isEmpty, atMost: Self.pollInterval) else { continue }
+            if let problem = receive(&stream, &isRefused) { return (problem, stream.heard > 0 && !isRefused) }
         }
         _ = stream.send { ChildMessage.bye.encoded($0) }
         return ("the link was closed", true)
     }
 
     /// Sends new messages, as far as there is room; the rest stays new for the next time.
-    private func tell(_ stream: inout LineStream, _ diff: inout LinkStateDiff) {
+    private func send(_ stream: inout LineStream, _ diff: inout LinkStateDiff) {
         // Only tasks that came before the state is read. They resume even if the supervisor does not read.
         let waiting = state.withLock { state in
             defer { state.waiting = [] }
@@ -155,12 +155,12 @@ final class LinkLoop: Sendable {
         }
         defer { for done in waiting { done.resume() } }
         guard stream.flush() else { return }
-        let sight = orders.look()
+        let sight = orders.read()
         if sight.needsSave { orders.saveAgain { [wakeup] in wakeup.ring() } }
         if sight.isSavedAwaited { diff.forgetSaved() }
         for message in sight.messages where diff.isChange(message) {
             guard stream.send({ message.encoded($0) }) else { return }
-            diff.wasTold(message)
+            diff.wasSent(message)
         }
         if state.withLock({ $0.wantsStandstill }) {
             guard stream.send({ ChildMessage.suspend.encoded($0) }) else { return }
@@ -177,7 +177,7 @@ final class LinkLoop: Sendable {
     }
 
     /// Processes received lines. Returns the reason if the connection must end.
-    private func hear(_ stream: inout LineStream, _ isRefused: inout Bool) -> String? {
+    private func receive(_ stream: inout LineStream, _ isRefused: inout Bool) -> String? {
         switch stream.read() {
         case .gone: return "the supervisor closed the connection"
         case .nothing: return nil
@@ -239,7 +239,7 @@ extension LinkLoop {
             if ready < 0 { usleep(10_000) }  // No memory for a wait: sleep rather than spin.
             if files[0].revents == 0 {
                 _ = wakeup.take()
-            } else if !wakeup.heard(files[0].revents) {
+            } else if !wakeup.handle(files[0].revents) {
                 wakeup.repair()
             }
             return ready > 0 && files[1].revents != 0

@@ -123,7 +123,7 @@ final class LinkOrders: Sendable {
 
     /// Returns all messages for the present state. The state comes last, so that the supervisor already has the facts
     /// for the state.
-    func look() -> Sight {
+    func read() -> Sight {
         let lifecycle = manager.lifecycle
         let (tasks, until) = work(), ended = manager.endedTasks
         let current = lifecycle.state
@@ -175,14 +175,14 @@ final class LinkOrders: Sendable {
 struct LinkStateDiff: Sendable {
     private enum Kind: Hashable { case state, tasks, caches, saved, locks, other }
 
-    private var told: [Kind: ChildMessage] = [:]
+    private var sent: [Kind: ChildMessage] = [:]
 
     /// Smallest change of a cache size that is sent: a sixteenth, and at least a mebibyte.
     private static let leastChange = ByteCount.mebibytes(1)
 
     /// Returns true if `message` is new to the supervisor.
     func isChange(_ message: ChildMessage) -> Bool {
-        guard let last = told[Self.kind(of: message)] else { return true }
+        guard let last = sent[Self.kind(of: message)] else { return true }
         switch (last, message) {
         // The remaining time runs by itself. Only the start of a limit counts as a change.
         case (.tasks(let before, let last), .tasks(let now, let next)):
@@ -193,10 +193,10 @@ struct LinkStateDiff: Sendable {
         }
     }
 
-    mutating func wasTold(_ message: ChildMessage) { told[Self.kind(of: message)] = message }
+    mutating func wasSent(_ message: ChildMessage) { sent[Self.kind(of: message)] = message }
 
     /// Forces `saved` to be sent again, even if unchanged, because the supervisor waits for an answer.
-    mutating func forgetSaved() { told[.saved] = nil }
+    mutating func forgetSaved() { sent[.saved] = nil }
 
     private static func differ(_ before: ByteCount, _ now: ByteCount) -> Bool {
         if (before == .zero) != (now == .zero) { return true }

@@ -57,7 +57,9 @@ public final class SupervisorLink: Sendable {
         onEnding: (@Sendable (Duration) -> Void)? = nil
     ) throws {
         guard let path, !path.isEmpty else {
-            throw SupervisorLinkError("cannot connect to a supervisor because $\(Self.variable) is not set: the process runs without one", isAlone: true)
+            throw SupervisorLinkError(
+                "cannot connect to a supervisor because $\(Self.variable) is not set: the process runs without one",
+                isAlone: true)
         }
         // sun_path has 108 bytes, including the terminating zero.
         guard path.hasPrefix("/"), path.utf8.count <= 107 else {
@@ -72,7 +74,7 @@ public final class SupervisorLink: Sendable {
         }
         // `saved` must be retracted before the service accepts new work. A service frozen a moment later is killed on
         // the strength of that message.
-        comingBack = manager.lifecycle.onComingBack("supervisor link") { await loop.tellNow() }
+        comingBack = manager.lifecycle.onComingBack("supervisor link") { await loop.sendNow() }
         standstill = manager.carryStandstill { loop.askForStandstill() }
         guard Thread.start("plimsoll-link", { loop.run() }) else {
             transitions.cancel()

@@ -92,7 +92,9 @@ public final class AdminClient {
         if count < 0, errno == EINTR { return }
         guard count > 0 else {
             throw AdminError(
-                .silent, "process \(process) at \(path) has not answered for \(timeLimit) and may be suspended; try again once it runs")
+                .silent,
+                "process \(process) at \(path) has not answered for \(timeLimit) and may be suspended; try again once it runs"
+            )
         }
         let taken = withUnsafeTemporaryAllocation(byteCount: 65536, alignment: 16) { buffer in
             let taken = recv(file, buffer.baseAddress, buffer.count, 0)

@@ -159,7 +159,8 @@ struct AdminCommandHandler: Sendable {
         }
         guard isThere else {
             let names = holders.map(\.name).prefix(20).joined(separator: ", ")
-            throw AdminRefusal(.absent, "no purgeable \(words) is registered; registered: \(names.isEmpty ? "none" : names)")
+            throw AdminRefusal(
+                .absent, "no purgeable \(words) is registered; registered: \(names.isEmpty ? "none" : names)")
         }
         return (chosen, request.bytes ?? .max)
     }

@@ -59,7 +59,7 @@ public final class AdminEndpoint: Sendable {
 
     private let handler: AdminCommandHandler
     private let bounds: Bounds
-    private let wishedPath: String?
+    private let requestedPath: String?
     private let time: Timekeeper
     private let tally: AdminTally
     private let server = Mutex<AdminServer?>(nil)
@@ -88,7 +88,7 @@ public final class AdminEndpoint: Sendable {
         let tally = AdminTally()
         self.tally = tally
         handler = AdminCommandHandler(manager: manager, allowsChanges: allowsChanges, counts: { tally.counts })
-        (self.bounds, wishedPath, self.time) = (bounds, path, time)
+        (self.bounds, requestedPath, self.time) = (bounds, path, time)
     }
 
     deinit { server.withLock { $0.take() }?.stop() }
@@ -100,7 +100,7 @@ public final class AdminEndpoint: Sendable {
     public func start() throws(AdminError) {
         guard server.withLock({ $0 == nil }) else { return }
         let path: String
-        if let wishedPath { path = wishedPath } else { path = try AdminPath.standard() }
+        if let requestedPath { path = requestedPath } else { path = try AdminPath.standard() }
         let new = try AdminServer(path: path, handler: handler, bounds: bounds, time: time, tally: tally)
         let isFirst = server.withLock { server in
             if server == nil { server = new }

@@ -104,7 +104,8 @@ struct AdminExplanation: Sendable {
         case .warn: return "observers were notified"
         case .release:
             let asked =
-                action.askedBytes == .max || action.askedBytes == 0 ? "all they could release" : bytes(action.askedBytes)
+                action.askedBytes == .max || action.askedBytes == 0
+                ? "all they could release" : bytes(action.askedBytes)
             var text =
                 "purgeables were asked for \(asked) and released \(ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes))"
             if action.releasedVolatileBytes > 0 { text += ", \(bytes(action.releasedVolatileBytes)) of it volatile" }
@@ -118,7 +119,8 @@ struct AdminExplanation: Sendable {
         case .terminate: return "the process was to save its state and end"
         case .makeRoom:
             return "\(bytes(action.releasedVolatileBytes)) of volatile memory were released to keep a margin free"
-        case .noticeDrops: return "the kernel was found to have reclaimed \(bytes(action.takenBytes)) of volatile memory"
+        case .noticeDrops:
+            return "the kernel was found to have reclaimed \(bytes(action.takenBytes)) of volatile memory"
         case nil: return action.action
         }
     }

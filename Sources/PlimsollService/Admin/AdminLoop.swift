@@ -104,7 +104,7 @@ final class AdminLoop {
                     connection, "a request has at most \(server.bounds.line) bytes, its newline included", at: now)
             }
         }
-        if connection.isReady { connection.nextLine(at: now) { hear($0, connection, at: now) } }
+        if connection.isReady { connection.nextLine(at: now) { receive($0, connection, at: now) } }
         guard connection.isOpen else { return }
         if let (due, instant) = connection.due, instant <= now { handle(due, connection, at: now) }
         if connection.isOpen, connection.isDone {
@@ -116,7 +116,11 @@ final class AdminLoop {
     private func handle(_ due: AdminConnection.Due, _ connection: AdminConnection, at now: Duration) {
         switch due {
         case .watch: show(connection, at: now)
-        case .request: cutOff(connection, "cannot read the request because no newline came within \(server.bounds.request); end each request with a newline", at: now)
+        case .request:
+            cutOff(
+                connection,
+                "cannot read the request because no newline came within \(server.bounds.request); end each request with a newline",
+                at: now)
         case .idle, .answer:
             server.tally.add(\.cutOff)
             connection.close()
@@ -138,7 +142,7 @@ final class AdminLoop {
 
     // MARK: Requests
 
-    private func hear(_ line: ArraySlice<UInt8>, _ connection: AdminConnection, at now: Duration) {
+    private func receive(_ line: ArraySlice<UInt8>, _ connection: AdminConnection, at now: Duration) {
         connection.watch = nil
         do throws(AdminRefusal) {
             let request = try json.request(line)
@@ -154,7 +158,7 @@ final class AdminLoop {
             case .forbidden, .busy: server.tally.add(\.refused)
             case .absent, .failed: break
             }
-            tell(AdminAnswer(error), connection, at: now)
+            reply(AdminAnswer(error), connection, at: now)
         }
     }
 
@@ -172,11 +176,13 @@ final class AdminLoop {
         } else if request.command.isChange {
             guard server.changeWorker.take(connection.id, request, waiting: server.bounds.changes) else {
                 throw AdminRefusal(
-                    .busy, "cannot queue the change because \(server.bounds.changes) wait already, which is the limit; try again")
+                    .busy,
+                    "cannot queue the change because \(server.bounds.changes) wait already, which is the limit; try again"
+                )
             }
             connection.isBusy = true
         } else {
-            tell(server.handler.answer(request), connection, at: now)
+            reply(server.handler.answer(request), connection, at: now)
         }
     }
 
@@ -185,7 +191,7 @@ final class AdminLoop {
     private func show(_ connection: AdminConnection, at now: Duration) {
         guard let every = connection.watch?.every else { return }
         connection.watch?.due = now + every
-        tell(server.handler.answer(AdminRequest(.watch)), connection, at: now)
+        reply(server.handler.answer(AdminRequest(.watch)), connection, at: now)
     }
 
     private func finish(_ id: UInt64, _ line: [UInt8], at now: Duration) {
@@ -194,7 +200,7 @@ final class AdminLoop {
         if !connection.send(line, at: now) { gone(connection) }
     }
 
-    private func tell(_ answer: AdminAnswer, _ connection: AdminConnection, at now: Duration) {
+    private func reply(_ answer: AdminAnswer, _ connection: AdminConnection, at now: Duration) {
         if !connection.send(json.line(answer), at: now) { gone(connection) }
     }
 }

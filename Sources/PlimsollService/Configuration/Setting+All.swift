@@ -43,8 +43,10 @@ extension Setting {
             "background.allowance", "30s", .zero ... .seconds(86400), "0 to 24h",
             "time for which background tasks may run in the background"
         ) { $0.policy.backgroundAllowance = $1 },
-        duration("background.grace", "5s", .zero ... .seconds(600), "0 to 10m", "time for background tasks to end once their allowance is spent")
-        {
+        duration(
+            "background.grace", "5s", .zero ... .seconds(600), "0 to 10m",
+            "time for background tasks to end once their allowance is spent"
+        ) {
             $0.policy.expirationGrace = $1
         },
         number(
@@ -55,7 +57,8 @@ extension Setting {
         },
         Setting(
             key: "terminate.after", type: "duration or never", standard: "never", range: "1s to 24h, or never",
-            meaning: "time of saturation, with purges that free nothing, after which the process saves its state and ends",
+            meaning:
+                "time of saturation, with purges that free nothing, after which the process saves its state and ends",
             isLive: false
         ) { text, settings throws(Refusal) in
             guard text.lowercased() != "never" else { return settings.policy.ladder = settings.policy.ladder.unending }
@@ -65,8 +68,8 @@ extension Setting {
             let grace = settings.policy.ladder.ending?.grace ?? .seconds(10)
             settings.policy.ladder = settings.policy.ladder.terminating(after: patience, grace: grace)
         },
-        duration("terminate.grace", "10s", .zero ... .seconds(600), "0 to 10m", "time to save state before that end")
-        { settings, grace in
+        duration("terminate.grace", "10s", .zero ... .seconds(600), "0 to 10m", "time to save state before that end") {
+            settings, grace in
             guard let ending = settings.policy.ladder.ending else { return }
             settings.policy.ladder = settings.policy.ladder.terminating(after: ending.after, grace: grace)
         },
@@ -108,8 +111,10 @@ extension Setting {
         size("critical.maxMargin", "512MiB", "maximum of that margin") {
             $0.policy.thresholds.criticalMargin.atMost = $1
         },
-        number("recovery.factor", "1.2", 1...10, "1 to 10", "factor by which available memory must exceed the margin of a level before the level falls")
-        {
+        number(
+            "recovery.factor", "1.2", 1...10, "1 to 10",
+            "factor by which available memory must exceed the margin of a level before the level falls"
+        ) {
             $0.policy.thresholds.fallFactor = $1
         },
         duration("recovery.hold", "5s", .zero ... .seconds(600), "0 to 10m", "time for which that must last") {
@@ -129,14 +134,18 @@ extension Setting {
             "growth.warningTime", "2s", .zero ... .seconds(600), "0 to 10m",
             "level warning if usage would meet the limit within this time at the present growth"
         ) { $0.policy.thresholds.warningTimeLeft = $1 },
-        duration("growth.criticalTime", "250ms", .zero ... .seconds(600), "0 to 10m", "level critical if usage would meet the limit within this time")
-        {
+        duration(
+            "growth.criticalTime", "250ms", .zero ... .seconds(600), "0 to 10m",
+            "level critical if usage would meet the limit within this time"
+        ) {
             $0.policy.thresholds.criticalTimeLeft = $1
         },
         share("growth.floor", "0.4", "growth counts only while less than this share of the limit is available") {
             $0.policy.thresholds.growthFloor.share = $1
         },
-        size("growth.maxFloor", "2GiB", "growth counts only while less than this is available") { $0.policy.thresholds.growthFloor.atMost = $1 },
+        size("growth.maxFloor", "2GiB", "growth counts only while less than this is available") {
+            $0.policy.thresholds.growthFloor.atMost = $1
+        },
         duration(
             "burst.halfLife", "1m", .seconds(1) ... .seconds(86400), "1s to 24h",
             "time after which the largest recent burst counts for half"
@@ -147,10 +156,12 @@ extension Setting {
         ) {
             $0.policy.thresholds.burstReserve = $1
         },
-        share("stall.warning", "0.2", "level warning if tasks stalled on memory for this share of the last ten seconds") {
+        share("stall.warning", "0.2", "level warning if tasks stalled on memory for this share of the last ten seconds")
+        {
             $0.policy.thresholds.stallWarning = $1
         },
-        share("stall.critical", "0.4", "level critical if tasks stalled for this share and little memory is available") {
+        share("stall.critical", "0.4", "level critical if tasks stalled for this share and little memory is available")
+        {
             $0.policy.thresholds.stallCritical = $1
         },
     ]
@@ -158,7 +169,10 @@ extension Setting {
     private static let adminHostsRange = "`shop.internal, ops.example`: names of hosts without a port; or none"
 
     private static let reporting: [Setting] = [
-        duration("log.minInterval", "1m", .zero ... .seconds(86400), "0 to 24h", "minimum time between two warnings in the log") {
+        duration(
+            "log.minInterval", "1m", .zero ... .seconds(86400), "0 to 24h",
+            "minimum time between two warnings in the log"
+        ) {
             $0.logRest = $1
         },
         duration(
@@ -181,12 +195,16 @@ extension Setting {
             default: throw Refusal(allowed: "an absolute path of at most 107 bytes, auto, or off")
             }
         },
-        boolean("admin.allowsChanges", false, "allows purges, simulated pressure and changed limits through the admin socket") {
+        boolean(
+            "admin.allowsChanges", false,
+            "allows purges, simulated pressure and changed limits through the admin socket"
+        ) {
             $0.adminAllowsChanges = $1
         },
         Setting(
             key: "admin.hosts", type: "names", standard: "none", range: adminHostsRange,
-            meaning: "host names, besides addresses and `localhost`, under which the pages of `AdminPages` may be requested",
+            meaning:
+                "host names, besides addresses and `localhost`, under which the pages of `AdminPages` may be requested",
             isLive: false
         ) { text, settings throws(Refusal) in
             guard text.lowercased() != "none" else { return settings.adminHosts = [] }

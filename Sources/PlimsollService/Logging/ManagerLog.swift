@@ -19,7 +19,7 @@ final class ManagerLog: Sendable {
     /// Time of the last warning for each level, and the number of warnings suppressed since.
     private let warned = Mutex<[PressureLevel: (at: Duration, left: Int)]>([:])
     /// The last error from notifying the service manager.
-    private let untold = Mutex("")
+    private let unreported = Mutex("")
 
     /// Creates a log.
     ///
@@ -40,7 +40,7 @@ final class ManagerLog: Sendable {
                 "plimsoll.dry_run": "\(manager.isDryRun)",
                 "plimsoll.dead_signals": "\(dead.map(\.name).joined(separator: ", "))",
             ])
-        manager.onReport { [self] in tell($0) }
+        manager.onReport { [self] in log($0) }
         manager.beforeTermination("log") { [logger] _ in
             let memory = manager.memoryStatus
             logger.warning(
@@ -50,10 +50,10 @@ final class ManagerLog: Sendable {
                     "plimsoll.limit_bytes": "\(memory?.limitBytes ?? 0)",
                 ])
         }
-        return [manager.observe(from: .normal, "log") { [self] in tell($0, manager) }]
+        return [manager.observe(from: .normal, "log") { [self] in log($0, manager) }]
     }
 
-    func tell(_ event: PressureEvent, _ manager: ResourceManager) {
+    func log(_ event: PressureEvent, _ manager: ResourceManager) {
         let memory = manager.memoryStatus
         var metadata: Logger.Metadata = [
             "plimsoll.level": "\(event.level)", "plimsoll.previous": "\(event.previous)",
@@ -73,7 +73,7 @@ final class ManagerLog: Sendable {
         logger.log(level: left == nil ? .info : .warning, "memory level became \(event.level)", metadata: metadata)
     }
 
-    func tell(_ report: ActionReport) {
+    func log(_ report: ActionReport) {
         let status = ActionStatus(report)
         var metadata: Logger.Metadata = [
             "plimsoll.action": "\(status.action)", "plimsoll.mode": "\(status.mode)",
@@ -142,8 +142,8 @@ final class ManagerLog: Sendable {
     }
 
     /// Logs that the service manager could not be notified. The same reason is logged only once in a row.
-    func cannotTell(_ error: ServiceManagerError) {
-        let isNews = untold.withLock { last in
+    func cannotNotify(_ error: ServiceManagerError) {
+        let isNews = unreported.withLock { last in
             defer { last = error.description }
             return last != error.description
         }

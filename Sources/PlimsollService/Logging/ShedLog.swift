@@ -13,13 +13,13 @@ struct ShedLog {
 
     init(_ manager: ResourceManager, _ logger: Logger) { (self.manager, self.logger) = (manager, logger) }
 
-    func look() {
+    func poll() {
         for case let shedder as RequestShedder in manager.lifecycle.pausables.countingMembers {
-            for news in shedder.takeNews() { tell(news, of: printable(shedder.name, atMost: 64)) }
+            for news in shedder.takeNews() { log(news, of: printable(shedder.name, atMost: 64)) }
         }
     }
 
-    private func tell(_ news: ShedEpisodes.News, of name: String) {
+    private func log(_ news: ShedEpisodes.News, of name: String) {
         switch news {
         case .began(let extent):
             var metadata: Logger.Metadata = [

@@ -61,7 +61,8 @@ enum MetricCatalogue {
         var dryRun = MetricFamily("plimsoll_dry_run", .gauge, "1 if the policy only decides and reports")
         dryRun.add(status.isDryRun ? 1 : 0)
         var shortfall = MetricFamily("plimsoll_shortfall_bytes", .gauge, "Bytes to free to be back above the line")
-        var growth = MetricFamily("plimsoll_growth_bytes_per_second", .gauge, "Growth of memory that cannot be reclaimed")
+        var growth = MetricFamily(
+            "plimsoll_growth_bytes_per_second", .gauge, "Growth of memory that cannot be reclaimed")
         var share = MetricFamily(
             "plimsoll_stall_ratio", .gauge, "Share of the last ten seconds in which at least one task stalled on memory"
         )
@@ -95,11 +96,13 @@ enum MetricCatalogue {
             return (bound: bound, count: sum)
         }
         duration.distribution = .init(atMost: atMost, count: releases.count, sum: releases.seconds)
-        var released = MetricFamily("plimsoll_released_bytes_total", .counter, "Bytes that purgeables reported as released")
+        var released = MetricFamily(
+            "plimsoll_released_bytes_total", .counter, "Bytes that purgeables reported as released")
         released.add(releases.releasedBytes, ["kind": "ordinary"])
         released.add(releases.releasedVolatileBytes, ["kind": "volatile"])
         var taken = MetricFamily(
-            "plimsoll_taken_bytes_total", .counter, "Volatile memory of caches that the kernel was found to have reclaimed")
+            "plimsoll_taken_bytes_total", .counter,
+            "Volatile memory of caches that the kernel was found to have reclaimed")
         taken.add(releases.takenBytes)
         var returned = MetricFamily("plimsoll_returned_bytes_total", .counter, "Measured falls of memory by releases")
         returned.add(releases.residentFallBytes, ["measure": "resident"])
@@ -115,7 +118,8 @@ enum MetricCatalogue {
         var entries = MetricFamily("plimsoll_cache_entries", .gauge, "Entries of caches")
         var requests = MetricFamily("plimsoll_cache_requests_total", .counter, "Look-ups, by whether a value was found")
         var removals = MetricFamily(
-            "plimsoll_cache_removals_total", .counter, "Entries removed, by cause; dropped_by_kernel counts entries in reclaimed pages")
+            "plimsoll_cache_removals_total", .counter,
+            "Entries removed, by cause; dropped_by_kernel counts entries in reclaimed pages")
         var rejected = MetricFamily(
             "plimsoll_cache_rejected_total", .counter, "Inserts refused for their cost or for lack of room")
         var loads = MetricFamily("plimsoll_cache_loads_total", .counter, "Loads of missing values, by result")
@@ -158,7 +162,8 @@ enum MetricCatalogue {
     }
 
     private static func process(_ status: ManagerStatus) -> [MetricFamily] {
-        var running = MetricFamily("plimsoll_admissions", .gauge, "Work that limiters run, keep waiting, and allow at most")
+        var running = MetricFamily(
+            "plimsoll_admissions", .gauge, "Work that limiters run, keep waiting, and allow at most")
         var admitted = MetricFamily(
             "plimsoll_admissions_total", .counter, "Work that limiters admitted, by priority if the work has one")
         var shed = MetricFamily(

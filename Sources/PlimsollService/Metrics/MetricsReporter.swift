@@ -34,18 +34,18 @@ struct MetricsReporter {
         for family in MetricCatalogue.families(manager.status) {
             for point in family.points {
                 let key = Key(name: family.name, labels: point.labels)
-                if family.kind == .gauge { tell(key, gauge: point.value) } else { tell(key, count: point.value) }
+                if family.kind == .gauge { record(key, gauge: point.value) } else { record(key, count: point.value) }
             }
         }
     }
 
-    private mutating func tell(_ key: Key, gauge value: Double) {
+    private mutating func record(_ key: Key, gauge value: Double) {
         let gauge = gauges[key] ?? Gauge(label: key.name, dimensions: key.dimensions, factory: factory)
         gauges[key] = gauge
         gauge.record(value)
     }
 
-    private mutating func tell(_ key: Key, count value: Double) {
+    private mutating func record(_ key: Key, count value: Double) {
         var entry =
             counters[key] ?? (FloatingPointCounter(label: key.name, dimensions: key.dimensions, factory: factory), 0)
         if value > entry.told {

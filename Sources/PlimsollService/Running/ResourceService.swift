@@ -190,9 +190,9 @@ public final class ResourceService: Service, CustomStringConvertible {
     private func makeLink(_ log: ManagerLog) -> ServiceManagerLink? {
         guard settings.notifiesServiceManager else { return nil }
         do throws(ServiceManagerError) {
-            return try ServiceManager().map { ServiceManagerLink(manager, $0) { log.cannotTell($0) } }
+            return try ServiceManager().map { ServiceManagerLink(manager, $0) { log.cannotNotify($0) } }
         } catch {
-            log.cannotTell(error)
+            log.cannotNotify(error)
             return nil
         }
     }
@@ -230,9 +230,9 @@ public final class ResourceService: Service, CustomStringConvertible {
         _ manager: ResourceManager, _ settings: ServiceSettings, _ logger: Logger, _ link: ServiceManagerLink?
     ) -> [ReportThread.Duty] {
         var duties: [ReportThread.Duty] = []
-        if let link { duties.append(.init(interval: link.interval) { link.look() }) }
+        if let link { duties.append(.init(interval: link.interval) { link.poll() }) }
         let shed = ShedLog(manager, logger)
-        duties.append(.init(interval: ShedLog.interval) { shed.look() })
+        duties.append(.init(interval: ShedLog.interval) { shed.poll() })
         if settings.metricsInterval > .zero {
             var reporter = MetricsReporter(manager, settings.metricsFactory ?? MetricsSystem.factory)
             duties.append(.init(interval: settings.metricsInterval) { reporter.report() })

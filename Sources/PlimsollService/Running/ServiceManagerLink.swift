@@ -33,22 +33,22 @@ final class ServiceManagerLink: Sendable {
         (self.manager, self.serviceManager, self.problem) = (manager, serviceManager, problem)
     }
 
-    /// Interval between calls of `look`. A watchdog needs a message at twice its configured rate.
+    /// Interval between calls of `poll`. A watchdog needs a message at twice its configured rate.
     var interval: Duration { min(.seconds(1), serviceManager.watchdogInterval.map { $0 / 2 } ?? .seconds(1)) }
 
     func begin() {
-        manager.onStopTimeoutExtension { [self] duration in tell(Self.extend(duration)) }
+        manager.onStopTimeoutExtension { [self] duration in report(Self.extend(duration)) }
         // Wait for the first reading, about a millisecond. A client that starts the service and asks for status then
         // gets a complete answer.
         manager.lifecycle.whenLaunched { [self] in
-            manager.whenFirstTurnIsOver { [self] in tell("READY=1") }
+            manager.whenFirstTurnIsOver { [self] in report("READY=1") }
         }
     }
 
     /// Reports that a shutdown has begun, to end within `budget`.
     func stopping(within budget: Duration) {
         // Other services drain before tasks are waited for. The service manager's timeout may end within that time.
-        if manager.tasksStatus.running > 0 { tell("STOPPING=1", Self.extend(budget)) } else { tell("STOPPING=1") }
+        if manager.tasksStatus.running > 0 { report("STOPPING=1", Self.extend(budget)) } else { report("STOPPING=1") }
     }
 
     /// Extends the stop timeout by `duration` from now, plus a second for the end of the process.
@@ -57,13 +57,13 @@ final class ServiceManagerLink: Sendable {
     }
 
     /// Sends the watchdog message if the manager's loop is alive, and the status line if it has changed.
-    func look() {
+    func poll() {
         if serviceManager.watchdogInterval != nil, manager.isAlive { complaining { sayAlive() } }
-        tell()
+        report()
     }
 
     /// Sends `words` and the status line. Without words, sends only a changed line.
-    private func tell(_ words: String...) {
+    private func report(_ words: String...) {
         complaining {
             told.withLock { told in
                 let line = line

@@ -14,12 +14,12 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
         var open: [UnitAction: Int] = [:]
         for record in records where record.unit == unit {
             if let result = record.result {
-                let tail = Self.tell(result, of: record.action)
+                let tail = Self.describe(result, of: record.action)
                 if let index = open.removeValue(forKey: record.action) {
                     sentences[index] += " \(tail)"
                 } else {
                     sentences.append(
-                        "\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)). \(tail)")
+                        "\(Self.time(record.at))  \(Self.describe(record.action, isDryRun: record.isDryRun)). \(tail)")
                 }
             } else {
                 open[record.action] = record.isDryRun ? nil : sentences.count
@@ -28,7 +28,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
                     ? "memory was not short"
                     : "memory was at level \(record.level.name)\(record.shortfall > .zero ? ", \(record.shortfall) short" : "")"
                 sentences.append(
-                    "\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)) because \(printable(record.reason)) (\(shortage))."
+                    "\(Self.time(record.at))  \(Self.describe(record.action, isDryRun: record.isDryRun)) because \(printable(record.reason)) (\(shortage))."
                 )
             }
         }
@@ -40,7 +40,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
             return
                 "\(record.unit): \(record.isDryRun ? "would have been (dry run) " : "")\(done(record.action)); \(printable(record.reason))"
         }
-        return "\(record.unit): \(record.action.kind.rawValue): \(tell(result, of: record.action))"
+        return "\(record.unit): \(record.action.kind.rawValue): \(describe(result, of: record.action))"
     }
 
     package var description: String {
@@ -48,7 +48,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
             ? "\(unit): no action so far." : "\(unit):\n" + sentences.map { "  \($0)" }.joined(separator: "\n")
     }
 
-    private static func tell(_ action: UnitAction, isDryRun: Bool) -> String {
+    private static func describe(_ action: UnitAction, isDryRun: Bool) -> String {
         "The unit \(isDryRun ? "would have been" : "was") \(done(action))"
     }
 
@@ -72,7 +72,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    private static func tell(_ result: AuditRecord.Result, of action: UnitAction) -> String {
+    private static func describe(_ result: AuditRecord.Result, of action: UnitAction) -> String {
         if let failure = result.failure { return "That failed after \(time(result.took)): \(printable(failure))." }
         let relief = result.relief > .zero ? " and freed \(result.relief)" : ""
         return "That took \(time(result.took))\(relief)."

@@ -60,7 +60,8 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
         case .occupied: "end the processes first"
         case .runs: "suspend the unit first"
         case .ancestor: "name the unit's own first process"
-        case .foreign: "choose another prefix, or the directory of the supervisor that made the group, or end the processes"
+        case .foreign:
+            "choose another prefix, or the directory of the supervisor that made the group, or end the processes"
         case .name: "use 1 to 64 letters, digits, -, _ and ., the first a letter or digit"
         case .kernel, .missing: nil
         }
@@ -81,7 +82,8 @@ extension GroupError.Reason: CustomStringConvertible {
             other == getpid()
                 ? "the supervisor is process \(pid) or its descendant"
                 : "process \(other), which is not of the unit, is process \(pid) or its descendant"
-        case .foreign(let count): "the group belongs to another supervisor, and holds \(count == 1 ? "a process" : "\(count) processes")"
+        case .foreign(let count):
+            "the group belongs to another supervisor, and holds \(count == 1 ? "a process" : "\(count) processes")"
         case .name: "the name is not allowed for a unit"
         }
     }

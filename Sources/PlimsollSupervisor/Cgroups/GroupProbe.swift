@@ -152,9 +152,11 @@ package struct GroupProbe: Sendable {
         let v2 = "use a kernel and a system with cgroup version 2 (Linux 5.14 or later)"
         let signals = [
             signal(
-                "freeze", ["cgroup.freeze", "freezer.state"], "; units are stopped by SIGSTOP, which their parents observe",
+                "freeze", ["cgroup.freeze", "freezer.state"],
+                "; units are stopped by SIGSTOP, which their parents observe",
                 v2),
-            signal("kill", ["cgroup.kill"], "; each process receives SIGKILL through its pidfd until none is left", nil),
+            signal(
+                "kill", ["cgroup.kill"], "; each process receives SIGKILL through its pidfd until none is left", nil),
             signal(
                 "charge", ["memory.current", "memory.usage_in_bytes"],
                 "; the proportional set sizes of the processes are added up", v2),
@@ -194,7 +196,8 @@ package struct GroupProbe: Sendable {
     }
 
     private var swap: Capabilities.Signal {
-        let remedy = "add swap or zram: without swap, the kernel reclaims only page cache and volatile memory of a suspended unit"
+        let remedy =
+            "add swap or zram: without swap, the kernel reclaims only page cache and volatile memory of a suspended unit"
         guard let table: [UInt8] = try? GroupText.read("/proc/swaps").get(),
             table.split(separator: UInt8(ascii: "\n")).count > 1
         else {

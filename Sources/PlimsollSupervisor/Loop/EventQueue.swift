@@ -22,18 +22,20 @@ final class EventQueue: Sendable {
     private let wakeup: Int32
     /// Files that the kernel has not accepted yet; each is retried.
     private let unwatched = Mutex(Unwatched())
-    private static let bellToken = Token.max
+    private static let wakeupToken = Token.max
 
     /// - Throws: an error if the process may open no more files.
     init() throws(SupervisorError) {
         queue = plimsoll_queue()
-        wakeup = plimsoll_bell()
+        wakeup = plimsoll_wakeup()
         guard queue >= 0, wakeup >= 0 else {
             throw SupervisorError("cannot make an event queue: \(String(cString: strerror(-min(queue, wakeup))))")
         }
         // Without the wake-up file, no thread could stop a waiting one.
-        let result = plimsoll_queue_watch(queue, wakeup, plimsoll_readable.rawValue, Self.bellToken)
-        guard result == 0 else { throw SupervisorError("cannot make an event queue: \(String(cString: strerror(-result)))") }
+        let result = plimsoll_queue_watch(queue, wakeup, plimsoll_readable.rawValue, Self.wakeupToken)
+        guard result == 0 else {
+            throw SupervisorError("cannot make an event queue: \(String(cString: strerror(-result)))")
+        }
     }
 
     deinit {
@@ -118,7 +120,7 @@ final class EventQueue: Sendable {
             let count = plimsoll_queue_wait(queue, tokens.baseAddress, Int32(tokens.count), milliseconds)
             var isRung = false
             for token in tokens.prefix(Int(max(0, count))) {
-                guard token == Self.bellToken else {
+                guard token == Self.wakeupToken else {
                     body(token)
                     continue
                 }

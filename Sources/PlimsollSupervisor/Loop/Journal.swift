@@ -8,9 +8,9 @@ final class Journal {
 
     /// - Parameters:
     ///   - path: the file of the journal; `nil` for no journal.
-    ///   - tell: called on the writing thread when records can't be written, once until a write succeeds, and with the
+    ///   - report: called on the writing thread when records can't be written, once until a write succeeds, and with the
     ///     number of dropped records.
-    init(_ path: String?, tell: @escaping @Sendable (String) -> Void = { _ in }) throws(SupervisorError) {
+    init(_ path: String?, report: @escaping @Sendable (String) -> Void = { _ in }) throws(SupervisorError) {
         guard let path else {
             writer = nil
             return
@@ -23,9 +23,9 @@ final class Journal {
         }
         let writer = LineWriter(file, closesFile: true, isTorn: Self.isTorn(path)) { trouble in
             switch trouble {
-            case .failed(let number): tell("cannot write the journal: \(String(cString: strerror(number)))")
+            case .failed(let number): report("cannot write the journal: \(String(cString: strerror(number)))")
             case .dropped(let count):
-                tell("dropped \(count) records of the journal, because its file accepted no data for a while")
+                report("dropped \(count) records of the journal, because its file accepted no data for a while")
             }
             return nil
         }

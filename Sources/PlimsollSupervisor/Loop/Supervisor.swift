@@ -128,7 +128,7 @@ public final class Supervisor: Sendable {
     /// Calls `body` with problems outside of decisions: a unit that can't be started, a group that can't be removed.
     public func onProblem(_ body: @escaping @Sendable (String) -> Void) { complaints.withLock { $0.append(body) } }
 
-    func tell(_ problem: String) { for listener in complaints.withLock({ $0 }) { listener(problem) } }
+    func report(_ problem: String) { for listener in complaints.withLock({ $0 }) { listener(problem) } }
 
     func ask(_ request: Request) {
         requests.withLock { $0.append(request) }

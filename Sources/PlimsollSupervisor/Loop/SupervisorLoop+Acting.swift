@@ -34,14 +34,14 @@ extension SupervisorLoop {
     private func act(_ decision: Decision, on run: UnitRun, _ number: UInt64) throws -> Bool {
         switch decision.action {
         case .warn(let level):
-            (run.told, run.toldAt) = (level, now)
+            (run.notified, run.notifiedAt) = (level, now)
             _ = run.pressure.announce(level)
             if let peer = run.peer { channel.send(.level(level), to: peer) }
         case .release(let bytes):
             if let peer = run.peer { channel.send(.release(bytes), to: peer) }
         case .background:
             run.enter(.leaving, at: now)
-            lookForLocks(of: run)
+            checkLocks(of: run)
             run.asksToStandSince = nil
             run.backgroundSince = run.backgroundSince ?? now
             if fleetWatch.current.level == .critical { contain(run, isEnding: false) }

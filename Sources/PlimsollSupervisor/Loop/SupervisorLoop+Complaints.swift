@@ -4,12 +4,12 @@ import Plimsoll
 extension SupervisorLoop {
     /// Reports `line` about a unit. Counts the line instead if the unit caused many of that kind.
     func report(_ unit: ServiceUnit, _ line: String) {
-        if complaints.admits(line, of: unit.name, at: now) { supervisor.tell("\(unit.name): \(line)") }
+        if complaints.admits(line, of: unit.name, at: now) { supervisor.report("\(unit.name): \(line)") }
     }
 
     /// Reports the summaries of withheld lines whose window has ended.
-    func tellWithheld(isOver: Bool = false) {
-        for line in complaints.overdue(at: now, isOver: isOver) { supervisor.tell(line) }
+    func reportWithheld(isOver: Bool = false) {
+        for line in complaints.overdue(at: now, isOver: isOver) { supervisor.report(line) }
     }
 
     // MARK: - Kept descriptors
@@ -63,7 +63,7 @@ struct ComplaintPacer {
 
     private struct Tally {
         let since: Duration
-        var told = 0
+        var notified = 0
         var withheld = 0
         var last = ""
     }
@@ -80,8 +80,8 @@ struct ComplaintPacer {
         if let tally = tallies[kind], tally.withheld == 0, now - tally.since >= Self.window { tallies[kind] = nil }
         var tally = tallies[kind] ?? Tally(since: now)
         defer { tallies[kind] = tally }
-        if tally.told < Self.burst {
-            tally.told += 1
+        if tally.notified < Self.burst {
+            tally.notified += 1
             return true
         }
         tally.withheld += 1

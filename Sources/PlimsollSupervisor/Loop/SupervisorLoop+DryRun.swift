@@ -53,7 +53,8 @@ extension SupervisorLoop {
             $0.baseAddress.flatMap { mkdtemp($0) }.map { String(cString: $0) }
         }
         guard let path else {
-            throw SupervisorError("cannot make a directory in /tmp for the dry run: \(String(cString: strerror(errno)))")
+            throw SupervisorError(
+                "cannot make a directory in /tmp for the dry run: \(String(cString: strerror(errno)))")
         }
         return path
     }

@@ -4,17 +4,17 @@ import PlimsollLinux
 
 // Messages from units, the kernel and the guard.
 extension SupervisorLoop {
-    func hear(_ token: EventQueue.Token) {
+    func handle(_ token: EventQueue.Token) {
         switch token {
-        case Token.notices: hearNotices()
+        case Token.notices: receiveNotices()
         case Token.channel: for event in channel.turn(at: now) { take(event) }
-        case Token.thawWatchdog: replaceWarden()
+        case Token.thawWatchdog: replaceThawWatchdog()
         default:
             guard let run = runs[token >> 2] else { return }
             switch token & 3 {
             case Token.child: childEnded(run)
             case Token.events: groupChanged(run)
-            case Token.speech: hearNotices(of: run)
+            case Token.speech: receiveNotices(of: run)
             default:
                 run.pressure.turn()
                 if run.pressure.isBlocked { rest(token, run.pressure.file) }
@@ -24,7 +24,7 @@ extension SupervisorLoop {
 
     /// Returns true if a process may receive notices for a unit. These are the unit's own processes, and processes that
     /// could ask the supervisor anyway.
-    func hears(_ process: Int32, _ user: UInt32, of unit: String) -> Bool {
+    func mayReceive(_ process: Int32, _ user: UInt32, of unit: String) -> Bool {
         user == 0 || user == geteuid() || self.unit(of: process, user: user)?.unit.name == unit
     }
 
@@ -34,9 +34,9 @@ extension SupervisorLoop {
     /// is killed on that word only after all pending messages are read.
     func isSaved(_ run: UnitRun) -> Bool {
         guard run.isSaved, let peer = run.peer else { return false }
-        guard channel.hasUnheard(peer) else { return true }
+        guard channel.hasUnread(peer) else { return true }
         for event in channel.turn(at: now) { take(event) }
-        return run.isSaved && run.peer == peer && !channel.hasUnheard(peer)
+        return run.isSaved && run.peer == peer && !channel.hasUnread(peer)
     }
 
     private func take(_ event: ChannelServer.Event) {
@@ -69,7 +69,7 @@ extension SupervisorLoop {
     private func heedNextLink(of run: UnitRun) {
         guard let (peer, words) = run.speech.takeNext() else { return }
         run.peer = peer
-        if run.told > .normal { channel.send(.level(run.told), to: peer) }
+        if run.notified > .normal { channel.send(.level(run.notified), to: peer) }
         guard run.isAlive else { return }
         for (message, number) in words {
             // Already answered.
@@ -109,7 +109,7 @@ extension SupervisorLoop {
 
     private func childEnded(_ run: UnitRun) {
         // Messages sent before the end may still be unread, such as one that names another main process.
-        hearOut(run)
+        receivePending(run)
         dropFormers(of: run)
         guard let child = run.child, let ending = child.ending else { return }
         supervisor.queue.unwatch(child.descriptor)
@@ -160,18 +160,18 @@ extension SupervisorLoop {
         if stops { stopNext() }
     }
 
-    func replaceWarden() {
+    func replaceThawWatchdog() {
         if thawWatchdog.descriptor >= 0 { supervisor.queue.unwatch(thawWatchdog.descriptor) }
         // Without a guard, units would stay frozen if this process were killed. The guard is restarted at once, or as
         // soon as possible.
         do {
             try thawWatchdog.restart()
-            wardenDue = nil
+            watchdogDue = nil
         } catch {
-            if wardenDue == nil {
-                supervisor.tell("cannot restart the guard, so no unit is suspended: \(error)")
+            if watchdogDue == nil {
+                supervisor.report("cannot restart the guard, so no unit is suspended: \(error)")
             }
-            wardenDue = now + .seconds(1)
+            watchdogDue = now + .seconds(1)
         }
         watchedWarden = (0, -1)
         watchWarden()

@@ -17,14 +17,14 @@ extension SupervisorLoop {
 
     /// Schedules a lock check for a leaving unit on another thread, since the unit's tables may be long. Repeats while
     /// the unit holds locks. If the answer is needed and missing, checks here among a limited number of descriptors.
-    func lookForLocks(of run: UnitRun) {
+    func checkLocks(of run: UnitRun) {
         let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || fleetWatch.current.timeLeft != nil
         if run.locks.areHeld == nil, isNeeded {
             run.locks.saw(
                 !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
         }
         guard run.locks.isDue(at: now) else { return }
-        run.locks.look(at: now)
+        run.locks.startCheck(at: now)
         let id = run.id, since = run.since, asked = now, group = run.group, supervisor = supervisor
         lookout.work {
             supervisor.ask(
@@ -33,11 +33,11 @@ extension SupervisorLoop {
     }
 
     /// Returns the current state of all units.
-    func look() -> Fleet {
+    func readFleet() -> Fleet {
         let view = fleetWatch.current
         let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
         if isShort { for run in runs.values { run.weigh() } }
-        for run in runs.values where run.state == .leaving { lookForLocks(of: run) }
+        for run in runs.values where run.state == .leaving { checkLocks(of: run) }
         let reports = runs.values.map { run in
             var report = run.report()
             if isShort, run.state == .suspended { report.isSaved = isSaved(run) }
@@ -54,9 +54,9 @@ extension SupervisorLoop {
 struct LockCheck: Equatable {
     /// True if the unit holds locks; `nil` before the first check.
     private(set) var areHeld: Bool?
-    /// Start of the last check. `isLooking` is true while the answer is pending.
+    /// Start of the last check. `isChecking` is true while the answer is pending.
     private var asked: Duration?
-    private var isLooking = false
+    private var isChecking = false
     /// Time at which the unit reported to be ready.
     private var readyAt: Duration?
 
@@ -77,17 +77,17 @@ struct LockCheck: Equatable {
 
     /// Returns true if another thread is to check now: once, and again for as long as locks are held.
     func isDue(at now: Duration) -> Bool {
-        !isLooking && areHeld != false && asked.map { now - $0 >= Self.interval } ?? true
+        !isChecking && areHeld != false && asked.map { now - $0 >= Self.interval } ?? true
     }
 
     /// Records that another thread checks from now on.
-    mutating func look(at now: Duration) { (isLooking, asked) = (true, now) }
+    mutating func startCheck(at now: Duration) { (isChecking, asked) = (true, now) }
 
     /// Records the result of the check that began at `asked`.
     ///
     /// - Parameter counts: true if the unit has not changed state since the check began.
     mutating func answer(_ areHeld: Bool, asked: Duration, counts: Bool) {
-        isLooking = false
+        isChecking = false
         guard counts else { return }
         // The check began before the unit was ready: see `becameReady(at:)`.
         if areHeld, let readyAt, asked < readyAt { return }

@@ -9,7 +9,7 @@ struct PostponedUnit {
     var tries = 0
     var due = Duration.zero
     /// The last message about the unit; the same message is not repeated.
-    var told = ""
+    var notified = ""
 }
 
 // Retries of operations that failed for now.
@@ -26,13 +26,13 @@ extension SupervisorLoop {
     func postpone(_ unit: ServiceUnit, isLeftover: Bool = false, for error: any Error) -> Bool {
         var later = postponed[unit.name] ?? PostponedUnit(unit: unit, isLeftover: isLeftover)
         let line = "\(error)"
-        if later.told != line { report(unit, line) }
+        if later.notified != line { report(unit, line) }
         guard Self.mayPass(error, unit), !isStopping else {
             postponed[unit.name] = nil
             return false
         }
         later.tries += 1
-        (later.told, later.due) = (line, now + Self.pause(after: later.tries))
+        (later.notified, later.due) = (line, now + Self.pause(after: later.tries))
         postponed[unit.name] = later
         return true
     }

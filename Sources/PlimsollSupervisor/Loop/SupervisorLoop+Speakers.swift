@@ -141,7 +141,7 @@ extension SupervisorLoop {
 
     /// Reads messages from a unit's socket, or from the one for units that the supervisor did not start. Unread
     /// messages keep the socket readable.
-    func hearNotices(of run: UnitRun? = nil) {
+    func receiveNotices(of run: UnitRun? = nil) {
         let token = run.map { Token.of($0.id, Token.speech) } ?? Token.notices
         guard resting[token] == nil, let socket = run.map(\.speech.notices) ?? notices else { return }
         if let run { shutOut(run) }
@@ -153,7 +153,7 @@ extension SupervisorLoop {
     }
 
     /// Reads all pending messages before an action on a unit for a missing message.
-    func hearOut(_ run: UnitRun) {
+    func receivePending(_ run: UnitRun) {
         for socket in [run.speech.notices, notices] {
             for _ in 0..<Self.mostAtOnce { guard let socket, take(socket.receiveOne()) else { break } }
         }

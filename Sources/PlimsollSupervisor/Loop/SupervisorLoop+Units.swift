@@ -115,7 +115,7 @@ extension SupervisorLoop {
     /// Registers the unit.
     func keep(_ unit: ServiceUnit, _ group: UnitGroup, isObserved: Bool = false) throws -> UnitRun {
         let pressure = try PressureSocket(directory: directory, unit: unit.name) { [unowned self] in
-            hears($0, $1, of: unit.name)
+            mayReceive($0, $1, of: unit.name)
         }
         let run = UnitRun(id: newID(), unit, group, pressure, isObserved: isObserved)
         try openSockets(of: run)

@@ -42,7 +42,7 @@ final class SupervisorLoop {
     /// True once the units remaining after `stopBy` were killed.
     private var hasKilledAll = false
     /// Time of the next attempt to restart the guard.
-    var wardenDue: Duration?
+    var watchdogDue: Duration?
     /// The guard that the queue watches.
     var watchedWarden: (pid: Int32, file: Int32) = (0, -1)
     /// The machine's clock, so that records can be compared with those of other processes.
@@ -77,7 +77,7 @@ final class SupervisorLoop {
                 "cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)")
         }
         directory = options.policy.isDryRun ? try Self.scratchDirectory() : options.directory
-        journal = try Journal(options.audit) { supervisor.tell($0) }
+        journal = try Journal(options.audit) { supervisor.report($0) }
         (actionWorker, lookout) = (try ActionWorker(), try ActionWorker())
         engine = SupervisorEngine(options.policy)
         notices = try NotifySocket(directory: directory, unit: nil) { [unowned self] in
@@ -115,7 +115,7 @@ final class SupervisorLoop {
         fleetWatch.start(
             supervisor.source, thresholds: options.thresholds, time: time,
             onChange: { [queue = supervisor.queue] in queue.ring() },
-            onEnd: { [supervisor] in supervisor.tell("lost the readings of memory pressure: \($0)") })
+            onEnd: { [supervisor] in supervisor.report("lost the readings of memory pressure: \($0)") })
         while !(isStopping && (runs.isEmpty || options.leavesUnits)) { turn() }
     }
 
@@ -127,9 +127,9 @@ final class SupervisorLoop {
         // Relaxed: a statistic.
         supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
-        for token in heard { hear(token) }
+        for token in heard { handle(token) }
         watchWarden()
-        if let trouble = supervisor.queue.takeTrouble() { supervisor.tell(trouble) }
+        if let trouble = supervisor.queue.takeTrouble() { supervisor.report(trouble) }
         takeRequests()
         keepTime()
         if inheritsChildren { Orphans.reap() }
@@ -143,7 +143,7 @@ final class SupervisorLoop {
         lastLook = now
         // Relaxed: a statistic.
         supervisor.looks.add(1, ordering: .relaxed)
-        let fleet = look()
+        let fleet = readFleet()
         // An ending supervisor needs no more decisions. Units left running are the next supervisor's to decide on.
         guard !isStopping else { return next = nil }
         hasLearned = false
@@ -164,7 +164,7 @@ final class SupervisorLoop {
     private var next: Duration?
 
     private func wait() -> Duration? {
-        var due = [next, channel.nextTurn, stopBy, wardenDue, complaints.nextDue, arrivals.isEmpty ? nil : now]
+        var due = [next, channel.nextTurn, stopBy, watchdogDue, complaints.nextDue, arrivals.isEmpty ? nil : now]
             .compactMap { $0 }
         for rest in resting.values { due.append(rest.until) }
         for later in postponed.values { due.append(later.due) }
@@ -189,16 +189,16 @@ final class SupervisorLoop {
         for unit in arrived { add(unit) }
         tryPostponed()
         wakeRested()
-        tellWithheld()
+        reportWithheld()
         // Read connections again after a pause.
-        if let next = channel.nextTurn, now >= next { hear(Token.channel) }
-        if let wardenDue, now >= wardenDue { replaceWarden() }
+        if let next = channel.nextTurn, now >= next { handle(Token.channel) }
+        if let watchdogDue, now >= watchdogDue { replaceThawWatchdog() }
         for run in runs.values {
             if pollPause(run) != nil { groupChanged(run) }
             if let killAt = run.killAt, now >= killAt { kill(run) }
             if let noteDue = run.noteDue, now >= noteDue { note(run) }
             // The message may be unread at a paused socket.
-            if isOverdue(run) { hearOut(run) }
+            if isOverdue(run) { receivePending(run) }
             if run.state == .starting, let startBy = run.startBy, now >= startBy {
                 run.startBy = nil
                 report(run.unit, "killed: it did not report in time that it had started (READY=1)")
@@ -264,7 +264,7 @@ final class SupervisorLoop {
             setFree(run)
             unwatch(run)
         }
-        tellWithheld(isOver: true)
+        reportWithheld(isOver: true)
         // A disk that doesn't answer must not prevent the end of the supervisor.
         journal.finish(within: .seconds(2))
     }

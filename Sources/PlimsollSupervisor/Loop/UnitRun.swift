@@ -36,8 +36,8 @@ final class UnitRun {
     var keepAlive: Duration?
 
     // Sent to the unit, and actions on the unit.
-    var told = PressureLevel.normal
-    var toldAt: Duration?
+    var notified = PressureLevel.normal
+    var notifiedAt: Duration?
     var backgroundSince: Duration?
     var throttledSince: Duration?
     var lastWoken: Duration?
@@ -128,7 +128,7 @@ final class UnitRun {
         (report.tokens, report.tokensEnd, report.isReady, report.isSaved) = (tokens, tokensEnd, isReady, isSaved)
         report.asksToStandSince = asksToStandSince
         report.isWarnable = peer != nil || pressure.connectionCount > 0
-        (report.told, report.toldAt, report.backgroundSince) = (told, toldAt, backgroundSince)
+        (report.notified, report.notifiedAt, report.backgroundSince) = (notified, notifiedAt, backgroundSince)
         (report.allowance, report.isThrottled, report.throttledSince) = (
             unit.allowance, throttledSince != nil, throttledSince
         )
@@ -144,7 +144,7 @@ final class UnitRun {
         (peer, tokens, tokensEnd, isReady, isSaved, saysLocks, status, watchdog) = (
             nil, 0, nil, false, false, false, nil, nil
         )
-        (told, toldAt, backgroundSince, throttledSince, asksToStandSince) = (.normal, nil, nil, nil, nil)
+        (notified, notifiedAt, backgroundSince, throttledSince, asksToStandSince) = (.normal, nil, nil, nil, nil)
         keepAlive = unit.keepAlive
     }
 }

@@ -108,7 +108,7 @@ struct UnitSnapshot {
     /// True if no decision was made in this evaluation and no earlier action is pending.
     var isFree: Bool { !isTaken && memory.pending == nil }
     var runs: Bool { report.state == .running || report.state == .starting }
-    var hears: Bool { runs || report.state == .leaving }
+    var isReachable: Bool { runs || report.state == .leaving }
     var canEnd: Bool { report.state != .stopped && report.state != .ending }
 
     func canEnd(at now: Duration) -> Bool { canEnd && !memory.hasFailed(.kill, at: now) }

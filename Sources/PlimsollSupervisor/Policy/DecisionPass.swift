@@ -60,7 +60,7 @@ struct DecisionPass {
     }
 
     /// Records a decision with no outcome to wait for, such as a notice.
-    mutating func tell(_ action: UnitAction, to index: Int, _ reason: String) {
+    mutating func record(_ action: UnitAction, to index: Int, _ reason: String) {
         units[index].isTaken = true
         decisions.append(
             Decision(at: at, unit: units[index].name, action: action, reason: reason, isDryRun: policy.isDryRun))
@@ -68,7 +68,7 @@ struct DecisionPass {
 
     /// Records a decision and expects an outcome.
     mutating func decide(_ action: UnitAction, of index: Int, _ reason: String) {
-        tell(action, to: index, reason)
+        record(action, to: index, reason)
         var time = policy.answerTime
         if case .end(let ending) = action {
             time = policy.coolDown

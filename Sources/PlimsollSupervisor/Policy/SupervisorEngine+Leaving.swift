@@ -24,7 +24,9 @@ extension SupervisorEngine {
                 pass.units[index].memory.footprint = nil
                 pass.decide(.resume(.room), of: index, "memory is no longer short")
             } else if unit.report.exitsOnSuspend {
-                if wait == nil, unit.canEnd(at: now) { self.end(index, &pass, "the unit ends instead of being suspended") }
+                if wait == nil, unit.canEnd(at: now) {
+                    self.end(index, &pass, "the unit ends instead of being suspended")
+                }
             } else if pass.level == .critical, unit.report.tokens > 0 {
                 // The unit has had its time. If memory stays short, `relieve` ends the unit as a victim.
                 continue
@@ -46,7 +48,7 @@ extension SupervisorEngine {
     /// Sends units that ask to be frozen to the background, at any pressure level, because their own memory is short.
     /// Refuses if the unit is needed in the foreground or can't be frozen. A refused unit gets no notice and continues
     /// to run.
-    mutating func grantStandstill(_ pass: inout DecisionPass) {
+    mutating func grantSuspension(_ pass: inout DecisionPass) {
         let now = pass.at
         for index in pass.units.indices {
             let unit = pass.units[index]
@@ -82,12 +84,12 @@ extension SupervisorEngine {
         let now = pass.at, level = pass.level
         guard now >= pacer.next(policy) else { return pass.remind(at: pacer.next(policy)) }
         // Charge of the units that are frozen, or will be soon, and can be ended.
-        var covered = ByteCount.zero, standing = ByteCount.zero, hearing = ByteCount.zero
+        var covered = ByteCount.zero, standing = ByteCount.zero, reachable = ByteCount.zero
         // Units leave one at a time: the relief of one is measured before another must go.
         var isAnyOnItsWay = wait != nil
         for unit in pass.units {
             let charge = unit.report.charge
-            if unit.hears, unit.report.isWarnable { hearing += charge }
+            if unit.isReachable, unit.report.isWarnable { reachable += charge }
             guard unit.canEnd(at: now) else { continue }
             if unit.report.state == .suspended { standing += charge }
             let goes =
@@ -102,12 +104,14 @@ extension SupervisorEngine {
             let index = VictimOrder.running(pass.units, where: { mayLeave($0, at: now) })
         {
             pass.units[index].memory.footprint = pass.units[index].report.charge
-            tell(index, &pass, hearing: hearing, mayWarn: mayWarn)
-            pass.decide(.background, of: index, "units that are suspended or leaving can free only \(covered); \(pass.shortage)")
-            pacer.told(at: now)
-        } else if let index = VictimOrder.told(pass.units, where: { isDue($0, pass, mayWarn: mayWarn) }) {
-            tell(index, &pass, hearing: hearing, mayWarn: mayWarn)
-            pacer.told(at: now)
+            sendNotices(index, &pass, reachable: reachable, mayWarn: mayWarn)
+            pass.decide(
+                .background, of: index, "units that are suspended or leaving can free only \(covered); \(pass.shortage)"
+            )
+            pacer.notified(at: now)
+        } else if let index = VictimOrder.notified(pass.units, where: { isDue($0, pass, mayWarn: mayWarn) }) {
+            sendNotices(index, &pass, reachable: reachable, mayWarn: mayWarn)
+            pacer.notified(at: now)
         }
         remindOfNotices(&pass, mayWarn: mayWarn, isShort: pass.isShort && covered < pass.needed)
     }
@@ -118,35 +122,38 @@ extension SupervisorEngine {
     }
 
     private func isDue(_ unit: UnitSnapshot, _ pass: DecisionPass, mayWarn: Bool) -> Bool {
-        guard unit.hears, unit.isFree, unit.report.isWarnable, !unit.memory.hasFailed(.warn, at: pass.at) else {
+        guard unit.isReachable, unit.isFree, unit.report.isWarnable, !unit.memory.hasFailed(.warn, at: pass.at) else {
             return false
         }
-        return pacer.due(pass.level, told: unit.memory.told(unit.report), mayWarn: mayWarn, policy).map {
+        return pacer.due(pass.level, notified: unit.memory.notified(unit.report), mayWarn: mayWarn, policy).map {
             $0 <= pass.at
         } ?? false
     }
 
     /// Notifies the unit of the level and asks for a share of the shortfall in proportion to the charge.
-    private mutating func tell(_ index: Int, _ pass: inout DecisionPass, hearing: ByteCount, mayWarn: Bool) {
+    private mutating func sendNotices(_ index: Int, _ pass: inout DecisionPass, reachable: ByteCount, mayWarn: Bool) {
         guard isDue(pass.units[index], pass, mayWarn: mayWarn) else { return }
-        let unit = pass.units[index], before = unit.memory.told(unit.report).level
-        pass.tell(
+        let unit = pass.units[index], before = unit.memory.notified(unit.report).level
+        pass.record(
             .warn(pass.level), to: index,
             before > pass.level ? "the level has been lower for \(policy.fallHold)" : pass.shortage)
         pass.units[index].memory.notice = .init(level: pass.level, at: pass.at)
-        guard pass.isShort, before <= pass.level, hearing > .zero else { return }
-        let share = Double(unit.report.charge.bytes) / Double(hearing.bytes), amount = pass.needed * share
-        if amount > .zero { pass.tell(.release(amount), to: index, "its share of \(pass.needed), in proportion to its size") }
+        guard pass.isShort, before <= pass.level, reachable > .zero else { return }
+        let share = Double(unit.report.charge.bytes) / Double(reachable.bytes), amount = pass.needed * share
+        if amount > .zero {
+            pass.record(.release(amount), to: index, "its share of \(pass.needed), in proportion to its size")
+        }
     }
 
     private func remindOfNotices(_ pass: inout DecisionPass, mayWarn: Bool, isShort: Bool) {
         let next = pacer.next(policy)
         var first: Duration?
         for unit in pass.units
-        where unit.hears && unit.memory.pending == nil && unit.report.isWarnable
+        where unit.isReachable && unit.memory.pending == nil && unit.report.isWarnable
             && !unit.memory.hasFailed(.warn, at: pass.at)
         {
-            guard let due = pacer.due(pass.level, told: unit.memory.told(unit.report), mayWarn: mayWarn, policy) else {
+            guard let due = pacer.due(pass.level, notified: unit.memory.notified(unit.report), mayWarn: mayWarn, policy)
+            else {
                 continue
             }
             first = min(first ?? due, due)

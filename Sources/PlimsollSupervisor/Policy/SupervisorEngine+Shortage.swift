@@ -30,7 +30,8 @@ extension SupervisorEngine {
         let unit = pass.units[choice], amount = min(unit.report.reclaimable, max(pass.needed, least))
         step(
             .pushOut(amount), on: choice, &pass,
-            "the unit is suspended and \(unit.report.reclaimable) of its \(unit.report.charge) are reclaimable; \(pass.shortage)")
+            "the unit is suspended and \(unit.report.reclaimable) of its \(unit.report.charge) are reclaimable; \(pass.shortage)"
+        )
         return true
     }
 
@@ -105,12 +106,14 @@ extension SupervisorEngine {
         guard now - since >= policy.foregroundPatience else {
             return pass.remind(at: since + policy.foregroundPatience)
         }
-        let isEligible = { (unit: UnitSnapshot) in unit.isInFront && unit.isFree && unit.hears && unit.canEnd(at: now) }
+        let isEligible = { (unit: UnitSnapshot) in
+            unit.isInFront && unit.isFree && unit.isReachable && unit.canEnd(at: now)
+        }
         guard let choice = VictimOrder.running(pass.units, where: isEligible) else { return }
         let unit = pass.units[choice]
         let living = pass.units.reduce(0) { $0 + ($1.canEnd || $1.report.state == .ending ? 1 : 0) }
         let isLast = !pass.units.contains {
-            $0.name != unit.name && $0.isInFront && $0.hears && $0.importance >= unit.importance
+            $0.name != unit.name && $0.isInFront && $0.isReachable && $0.importance >= unit.importance
         }
         if isLast, living > 1 || unit.report.charge < pass.needed {
             return pass.spare(choice, "no other unit is more important")

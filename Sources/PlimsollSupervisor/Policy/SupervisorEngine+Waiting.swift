@@ -55,19 +55,20 @@ struct NoticePacer: Sendable, Hashable {
     /// Returns the earliest time for the next notice to any unit.
     func next(_ policy: SupervisorPolicy) -> Duration { last.map { $0 + policy.noticeSpacing } ?? .zero }
 
-    mutating func told(at now: Duration) { last = now }
+    mutating func notified(at now: Duration) { last = now }
 
-    /// Returns the time at which to notify a unit of `level`, given that the unit was last notified of `told`; `nil`
+    /// Returns the time at which to notify a unit of `level`, given that the unit was last notified of `notified`; `nil`
     /// for no notice.
     ///
     /// - Parameter mayWarn: true if running units may be warned of this shortage.
     func due(
-        _ level: PressureLevel, told: (level: PressureLevel, at: Duration?), mayWarn: Bool, _ policy: SupervisorPolicy
+        _ level: PressureLevel, notified: (level: PressureLevel, at: Duration?), mayWarn: Bool,
+        _ policy: SupervisorPolicy
     ) -> Duration? {
-        if level < told.level { return since[Int(level.rawValue)].map { $0 + policy.fallHold } }
+        if level < notified.level { return since[Int(level.rawValue)].map { $0 + policy.fallHold } }
         guard level > .normal, mayWarn else { return nil }
-        if level > told.level { return .zero }
-        return told.at.map { $0 + policy.noticeRest } ?? .zero
+        if level > notified.level { return .zero }
+        return notified.at.map { $0 + policy.noticeRest } ?? .zero
     }
 }
 

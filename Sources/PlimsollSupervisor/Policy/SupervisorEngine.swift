@@ -49,7 +49,7 @@ package struct SupervisorEngine: Sendable, Hashable {
         rollBack(&pass)
         finishWakes(&pass)
         finishLeaving(&pass)
-        grantStandstill(&pass)
+        grantSuspension(&pass)
         throttle(&pass)
         relieve(&pass)
         notify(&pass)

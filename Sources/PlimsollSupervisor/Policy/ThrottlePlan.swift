@@ -5,7 +5,7 @@ enum ThrottlePlan {
     /// Returns the time at which the unit's allowance is spent; `nil` without an allowance, or in the foreground.
     static func spent(_ unit: UnitSnapshot) -> Duration? {
         guard let allowance = unit.report.allowance, let since = unit.report.backgroundSince, !unit.isInFront,
-            unit.hears
+            unit.isReachable
         else { return nil }
         return since + allowance
     }
@@ -44,7 +44,8 @@ extension SupervisorEngine {
             else { continue }
             pass.decide(
                 .throttle(true), of: index,
-                "the unit exceeds the \(unit.report.allowance ?? .zero) that it may run in the background; \(pass.level)")
+                "the unit exceeds the \(unit.report.allowance ?? .zero) that it may run in the background; \(pass.level)"
+            )
         }
     }
 }

@@ -74,11 +74,13 @@ struct UnitHistory: Sendable, Hashable {
     }
 
     /// The level known to the unit, and since when. Taken from the report, or from a notice too new for the report.
-    func told(_ report: UnitReport) -> (level: PressureLevel, at: Duration?) {
-        guard let notice, notice.at > report.toldAt ?? .seconds(-1) else { return (report.told, report.toldAt) }
+    func notified(_ report: UnitReport) -> (level: PressureLevel, at: Duration?) {
+        guard let notice, notice.at > report.notifiedAt ?? .seconds(-1) else {
+            return (report.notified, report.notifiedAt)
+        }
         // A process started after the notice has not received that notice.
-        if report.since > notice.at, report.toldAt == nil || report.state == .starting {
-            return (report.told, report.toldAt)
+        if report.since > notice.at, report.notifiedAt == nil || report.state == .starting {
+            return (report.notified, report.notifiedAt)
         }
         return (notice.level, notice.at)
     }

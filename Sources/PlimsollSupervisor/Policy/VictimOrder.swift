@@ -38,7 +38,7 @@ enum VictimOrder {
     }
 
     /// Selects the unit to notify first: the least important, then the largest.
-    static func told(_ units: [UnitSnapshot], where isEligible: (UnitSnapshot) -> Bool) -> Int? {
+    static func notified(_ units: [UnitSnapshot], where isEligible: (UnitSnapshot) -> Bool) -> Int? {
         first(units, where: isEligible, before: isLess)
     }
 
@@ -88,7 +88,7 @@ enum PriorityInheritance {
 
         // Buckets by importance: there are only 1001 values, so no sort is needed.
         var heads = [Int](repeating: -1, count: 1001), next = [Int](repeating: -1, count: units.count)
-        for (number, unit) in units.enumerated() where unit.isInFront && unit.hears {
+        for (number, unit) in units.enumerated() where unit.isInFront && unit.isReachable {
             next[number] = heads[unit.importance]
             heads[unit.importance] = number
         }

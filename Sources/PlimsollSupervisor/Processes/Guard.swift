@@ -111,7 +111,7 @@ package final class Guard: Sendable {
             forget(id, &state)
             // Recorded even if the guard could not be notified: the next guard will receive the entry.
             state.held[id] = (what, [])
-            let result = Self.tell(what, id, &state, patience)
+            let result = Self.send(what, id, &state, patience)
             // After a timeout, the guard's state is unknown. Replace the guard, and send all entries to the new one,
             // this included.
             return result == -ETIMEDOUT ? replace(&state) : result
@@ -141,7 +141,7 @@ package final class Guard: Sendable {
         if started >= 0 {
             for (id, entry) in state.held where result >= 0 {
                 state.held[id]?.keys = []
-                result = Self.tell(entry.what, id, &state, patience)
+                result = Self.send(entry.what, id, &state, patience)
             }
         }
         if pidfd >= 0 { _ = plimsoll_pidfd_signal(pidfd, SIGKILL) }
@@ -164,7 +164,7 @@ package final class Guard: Sendable {
 
     private func forget(_ id: ID, _ state: inout State) {
         guard let entry = state.held.removeValue(forKey: id) else { return }
-        for key in entry.keys where Self.tell(PLIMSOLL_GUARD_FORGET, -1, key, "", state.socket, patience) == -ETIMEDOUT
+        for key in entry.keys where Self.send(PLIMSOLL_GUARD_FORGET, -1, key, "", state.socket, patience) == -ETIMEDOUT
         {
             // The guard may still hold an entry that must not be released any more.
             _ = replace(&state)
@@ -172,7 +172,7 @@ package final class Guard: Sendable {
         }
     }
 
-    private static func tell(_ what: Held, _ id: ID, _ state: inout State, _ patience: Int32) -> Int32 {
+    private static func send(_ what: Held, _ id: ID, _ state: inout State, _ patience: Int32) -> Int32 {
         switch what {
         case .process(let child): return add(PLIMSOLL_GUARD_STOPPED_PROCESS, child.descriptor, id, &state, patience)
         case .limits(let limits):
@@ -213,18 +213,18 @@ package final class Guard: Sendable {
     ) -> Int32 {
         let key = state.nextKey
         state.nextKey += 1
-        let result = tell(kind, file, key, text, state.socket, patience)
+        let result = send(kind, file, key, text, state.socket, patience)
         if result >= 0 { state.held[id]?.keys.append(key) }
         return result
     }
 
-    private static func tell(
+    private static func send(
         _ kind: plimsoll_guard_kind, _ file: Int32, _ key: UInt64, _ text: String, _ socket: Int32, _ patience: Int32
     ) -> Int32 {
         guard text.utf8.count <= Int(PLIMSOLL_GUARD_TEXT_SIZE) else { return -EINVAL }
         var record = plimsoll_guard_record()
         (record.kind, record.length, record.key) = (kind.rawValue, UInt32(text.utf8.count), key)
         withUnsafeMutableBytes(of: &record.text) { $0.copyBytes(from: text.utf8) }
-        return plimsoll_guard_tell(socket, &record, file, patience)
+        return plimsoll_guard_send(socket, &record, file, patience)
     }
 }

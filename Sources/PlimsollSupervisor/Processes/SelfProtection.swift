@@ -74,7 +74,8 @@ package struct SelfProtection: Sendable, Hashable {
         guard Self.isAlone(in: path) else {
             return add(
                 "reserve", false,
-                "\(path) also holds other processes, which the reserve would protect too; give the supervisor a group of its own")
+                "\(path) also holds other processes, which the reserve would protect too; give the supervisor a group of its own"
+            )
         }
         // Both take effect as far as the groups above provide protection (Documentation/admin-guide/cgroup-v2.rst).
         for file in ["memory.min", "memory.low"] {
@@ -110,7 +111,8 @@ package struct SelfProtection: Sendable, Hashable {
             }
             guard Self.isAlone(in: path) else {
                 return add(
-                    "processor weight", false, "\(path) also holds other processes; give the supervisor a group of its own")
+                    "processor weight", false,
+                    "\(path) also holds other processes; give the supervisor a group of its own")
             }
             let number = GroupText.write("\(value)", to: "\(path)/\(name)")
             let remedy = number.map { ": \(String(cString: strerror($0))); set CPUWeight=\(weight) in its unit" } ?? ""

@@ -96,10 +96,10 @@ package final class PressureSocket {
     @discardableResult
     package func announce(_ level: PressureLevel) -> Int {
         self.level = level
-        return connections.count { tell($0) }
+        return connections.count { notify($0) }
     }
 
-    private func tell(_ connection: Int32) -> Bool {
+    private func notify(_ connection: Int32) -> Bool {
         guard let notice = Self.notice(of: level) else { return false }
         var taken = -1
         repeat {
@@ -137,7 +137,7 @@ package final class PressureSocket {
             connections.insert(connection)
             counters.accepted += 1
             // Memory may be short already when a service starts.
-            if level > .normal { _ = tell(connection) }
+            if level > .normal { _ = notify(connection) }
         }
     }
 

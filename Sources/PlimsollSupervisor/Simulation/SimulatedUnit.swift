@@ -41,7 +41,7 @@ package struct SimulatedUnit: Sendable, Hashable {
     /// The character that stands for the unit in drawings.
     var drawn: Character {
         switch report.state {
-        case .running, .starting: report.told > .normal ? "!" : "="
+        case .running, .starting: report.notified > .normal ? "!" : "="
         case .leaving: "b"
         case .suspending, .suspended: "z"
         case .ending: "x"
@@ -60,7 +60,7 @@ package struct SimulatedUnit: Sendable, Hashable {
         report.charge = initial
         cache = initial * spare
         pushedOut = .zero
-        (report.told, report.toldAt, report.isThrottled, report.throttledSince) = (.normal, nil, false, nil)
+        (report.notified, report.notifiedAt, report.isThrottled, report.throttledSince) = (.normal, nil, false, nil)
         (report.backgroundSince, report.tokens) = (nil, 0)
         enter(.running, at: now)
     }

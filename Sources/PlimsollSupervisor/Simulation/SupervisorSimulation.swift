@@ -115,7 +115,7 @@ package struct SupervisorSimulation: Sendable {
 
     private mutating func begin(_ decision: Decision, _ index: Int) {
         switch decision.action {
-        case .warn(let level): (units[index].report.told, units[index].report.toldAt) = (level, now)
+        case .warn(let level): (units[index].report.notified, units[index].report.notifiedAt) = (level, now)
         case .release(let amount):
             if !units[index].habits.contains(.ignoresWarnings) { later(.milliseconds(200), index, .released(amount)) }
         case .background:

@@ -45,9 +45,9 @@ package struct UnitReport: Sendable, Hashable {
     package var asksToStandSince: Duration?
     /// True if the unit receives warnings.
     package var isWarnable = true
-    /// The level last sent to the unit. `toldAt` is the time of that notice.
-    package var told: PressureLevel = .normal
-    package var toldAt: Duration?
+    /// The level last sent to the unit. `notifiedAt` is the time of that notice.
+    package var notified: PressureLevel = .normal
+    package var notifiedAt: Duration?
     /// Time since which the unit is in the background, by its own message or the supervisor's; `nil` in the foreground.
     package var backgroundSince: Duration?
     package var allowance: Duration?

@@ -31,7 +31,8 @@ public struct UnitsFile: Sendable, Hashable {
     /// Parses `text`; problems refer to the file as `name`.
     public init(_ text: String, name: String = "UNITS.yaml") throws(UnitsFileError) {
         guard text.utf8.count <= Self.maximumLength else {
-            throw UnitsFileError(name, "the file has \(text.utf8.count) bytes; allowed are at most \(Self.maximumLength)")
+            throw UnitsFileError(
+                name, "the file has \(text.utf8.count) bytes; allowed are at most \(Self.maximumLength)")
         }
         var reader = UnitsReader(file: name)
         let (root, problems) = try UnitsYAML.compose(text, file: name)

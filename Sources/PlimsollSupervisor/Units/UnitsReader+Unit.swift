@@ -75,7 +75,8 @@ extension UnitsReader {
             refuseIfThere(&self, [.startTime], "has no meaning without notify: true")
         }
         if unit.notify, unit.notifyAccess == .none {
-            refuseIfThere(&self, [.notifyAccess], "is none, so no process could send READY=1, which notify: true waits for")
+            refuseIfThere(
+                &self, [.notifyAccess], "is none, so no process could send READY=1, which notify: true waits for")
         }
         if unit.suspension == .never {
             if unit.exitsOnSuspend { refuseIfThere(&self, [.exitsOnSuspend], "has no meaning with suspension: never") }

@@ -41,7 +41,7 @@ import Testing
         #expect(record.row[1] == "important after 2.0 s by the kernel, hog after 2.0 s")
     }
 
-    @Test func `a member that stands still is alive, and not served`() {
+    @Test func `a frozen member is alive, and not served`() {
         let stood = record(.plimsoll) { $0.serving = ["important", "hog"] }
         #expect(stood.survived && stood.unserved == .milliseconds(8100) && stood.row[1] == "nobody")
         var looks = 0

@@ -41,7 +41,7 @@ import Testing
         ["status", "--socket", "/s"],
         ["top", "--interval", "0.5"], ["caches", "--json"], ["tasks"],
     ])
-    func `the command line tells the old uses from the new ones`(arguments: [String]) throws {
+    func `the command line distinguishes the old uses from the new ones`(arguments: [String]) throws {
         _ = try PlimsollCommand.parseAsRoot(arguments)
     }
 
@@ -74,7 +74,7 @@ import Testing
         ),
         (
             ["XDG_RUNTIME_DIR": "/u"], ["/u": ["plimsoll-8.sock"]],
-            "no admin socket answers: name one with --socket PATH or $PLIMSOLL_SOCKET\n  /u/plimsoll-8.sock  (nobody listens)"
+            "no admin socket answers: name one with --socket PATH or $PLIMSOLL_SOCKET\n  /u/plimsoll-8.sock  (not listening)"
         ),
     ])
     func `no socket or several sockets: the error lists the candidates`(variables: [String: String], files: [String: [String]], sentence: String) {
@@ -110,11 +110,11 @@ import Testing
         try open.start()
         try closed.start()
 
-        #expect(try run(["status", "--socket", path]).output.contains("holders    1 hold 1 MiB"))
+        #expect(try run(["status", "--socket", path]).output.contains("caches     1 hold 1 MiB"))
         #expect(try run(["caches", "--socket", path]).output.last?.hasPrefix("images  1 MiB") == true)
         #expect(try run(["tasks", "--socket", path]).status == 0)
         let diagnosis = try run(["doctor", "--socket", path])
-        #expect(diagnosis.output.first?.hasPrefix("footing: announced") == true && diagnosis.output.contains("holders    1 hold 1 MiB"))
+        #expect(diagnosis.output.first?.hasPrefix("footing: announced") == true && diagnosis.output.contains("caches     1 hold 1 MiB"))
         #expect(try run(["doctor", "--pid", "\(getpid())"]).output.contains { $0.hasPrefix("resident") && $0.hasSuffix("process \(getpid())") })
         #expect(try run(["doctor", "--pid", "2147483647"]).status == 69 && run(["doctor", "--pid", "1", "--socket", path]).status == 64)
         #expect(
@@ -128,7 +128,7 @@ import Testing
         #expect(try run(["simulate", "critical", "--for", "1s", "--socket", path]).status == 1)
         let (status, output) = try run(["purge", "--name", "imagse", "--json", "--socket", path])
         #expect(status == 1)
-        #expect(output == [#"{"code":"absent","error":"nothing of the name \"imagse\" is registered; there is images","ok":false}"#])
+        #expect(output == [#"{"code":"absent","error":"no purgeable with the name \"imagse\" is registered; registered: images","ok":false}"#])
         open.stop()
         #expect(try run(["status", "--socket", path]).status == 69)
     }

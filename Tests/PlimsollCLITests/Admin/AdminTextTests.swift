@@ -21,11 +21,11 @@ import Testing
         #expect(lines.contains("admission  open: 0 run, 0 wait, 0 refused"))
     }
 
-    @Test func `a holder that does not answer is named`() {
+    @Test func `a purgeable that does not answer is named`() {
         manager.register("sqlite\u{1B}", byteCount: { 4096 }, release: { _ in 0 })
         var status = manager.status
         status.holders[0].unansweredSeconds = 12.34
-        #expect(AdminText.status(status).contains("holders    1 hold 4 KiB; sqlite\u{FFFD} has not answered for 12.3 s"))
+        #expect(AdminText.status(status).contains("caches     1 hold 4 KiB; sqlite\u{FFFD} has not answered for 12.3 s"))
         #expect(AdminText.caches(status.holders).contains("sqlite\u{FFFD}, no answer for 12.3 s"))
     }
 
@@ -41,10 +41,10 @@ import Testing
         answer.status = status
         let text = AdminText.status(status)
         #expect(text.contains("level      critical, held until 4.2 s from now, because of: growth\n"), "\(text)")
-        #expect(text.contains("evidence   none in the last look, which saw normal"), "\(text)")
+        #expect(text.contains("evidence   none in the last reading, which showed normal"), "\(text)")
         #expect(text.contains("growth     3 MiB/s: at this rate usage meets the limit in 32 s\n"), "\(text)")
         #expect(text.contains("5 refused; memory is short, and 2.5 are refused a second"), "\(text)")
-        #expect(text.contains("heap caches 100 MiB") && text.contains("holders    2 hold"))
+        #expect(text.contains("heap caches 100 MiB") && text.contains("caches     2 hold"))
         #expect(TopViewTests.frame(answer, 132, 24).contains("critical, held until 4.2 s from now, because of: growth, 12 MiB short"))
         let sentences = AdminExplanation(status).sentences
         #expect(

@@ -54,7 +54,7 @@ import Testing
             available  96 MiB   resident 420 MiB   heap caches 100 MiB   volatile 0 B
             growth     3 MiB/s: at this rate the limit is met in 32 s   stalled 3.4 %
 
-            HOLDERS
+            CACHES
             media/thumbs      [███████████······]   95 MiB of 128 MiB    90 % hits cheap
             thumbs-1          [██████···········]   48 MiB               90 % hits cheap
 
@@ -75,7 +75,7 @@ import Testing
             usage      [█████Wc]  500 MiB of 512 MiB
             available  96 MiB   resident 420 MiB   h
             growth     3 MiB/s: at this rate the lim
-            HOLDERS  (1 more)
+            CACHES  (1 more)
             media/t… [███·]   95 MiB of 128 MiB    9
             TASKS
             export-0 [███·]   12.3 s  3 of 4  asked
@@ -97,7 +97,7 @@ import Testing
 
     @Test func `each part gets a share of the lines, and the lines that other parts leave`() throws {
         let lines = TopView(columns: 80, rows: 24).frame(try Self.answer(caches: 40, tasks: 2, actions: 40))
-        #expect(lines[5] == "HOLDERS  (34 more)")
+        #expect(lines[5] == "CACHES  (34 more)")
         #expect(lines.count { $0.contains("hits") } == 6)
         #expect(lines.contains("TASKS"))
         #expect(lines.contains("LAST ACTIONS  (34 more)"))

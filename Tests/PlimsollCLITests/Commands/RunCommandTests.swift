@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(.needs(obstacle == nil, "no group can be made here"))
-    func `T40 C85 a process that opted in to leave when saturated saves, names the holders, and ends with 75`() throws {
+    func `T40 C85 a process that opted in to end when saturated saves, names the purgeables, and ends with 75`() throws {
         // The memory left is within the critical margin, and enough for what the process does about it.
         let (ending, output) = try run(["run", "--memory-max", "128M", "--", builtProgram("plimsoll-bench"), "_saturate", "--leaving", "10M"])
         #expect(ending == .exited(75), "\(output)")

@@ -32,7 +32,7 @@ import Testing
         #expect(History(Simulation().run(readings)).drawing.levels.count == History.mostColumns)
     }
 
-    @Test func `a continued release is told once`() {
+    @Test func `a continued release is reported once`() {
         let history = History(Simulation().run(PressureTrace("__-------")))
         let releases = history.changes.count { $0.actions.contains(.release) }
         #expect(releases == 1)

@@ -53,7 +53,7 @@ import Testing
     @Test(arguments: [
         ("", "the line is empty"),
         ("{", "not a JSON object"),
-        ("[]", "it is not of the right type"),
+        ("[]", "the value is not of the right type"),
         ("{\"atMicroseconds\":1}", "boundary is missing"),
         ("{\"atMicroseconds\":\"now\"}", "atMicroseconds is not of the right type"),
         (

@@ -40,9 +40,9 @@ import Testing
     private static let flaws: [(String, @Sendable (inout LifecycleRecord) -> Void)] = [
         ("an interruption makes the process inactive", { $0.set(.answered, from: 3, to: 4.7) }),
         ("in the background the port is closed", { $0.set(.silent, from: 11, to: 12) }),
-        ("was suspended", { record in record.seen.removeAll { $0.event.to == "suspended" } }),
+        ("as suspended", { record in record.seen.removeAll { $0.event.to == "suspended" } }),
         (
-            "was suspended",
+            "as suspended",
             { record in
                 for index in record.seen.indices where record.seen[index].event.kind == .resumed && record.seen[index].at < .seconds(20) {
                     record.seen[index].event.microseconds = 100_000
@@ -75,7 +75,7 @@ import Testing
                 record.seen.append(.init(run: 1, at: .seconds(14.3), event: first.event))
             }
         ),
-        ("no change", { record in record.seen.append(.init(run: 1, at: .seconds(21.2), event: record.events(.changed)[0].event)) }),
+        ("counts as unchanged", { record in record.seen.append(.init(run: 1, at: .seconds(21.2), event: record.events(.changed)[0].event)) }),
         ("higher epoch", { $0.set(number: 3, of: .locked, at: 1) }),
         ("restores the last state", { $0.set(number: 25, of: .restored, at: 1) }),
         ("clients wait", { $0.set(.answered, from: 18.05, to: 21) }),
@@ -168,7 +168,7 @@ import Testing
     }()
 
     @Test(.needs(obstacle == nil, "nothing can be frozen here"))
-    func `K36 a process in a frozen group stands still, and can be ended nonetheless`() throws {
+    func `K36 a process in a frozen group does not run, and can still be killed`() throws {
         let group = try FreezerGroup("still", program: ProcessTests.program)
         defer { #expect(group.remove()) }
         #expect(!group.isFrozen)

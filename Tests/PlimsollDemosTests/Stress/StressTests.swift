@@ -115,7 +115,8 @@ import Testing
         #expect(with.taken > .zero)
         let line = DemoRecord.result(without: without, with: with)
         let form = try Regex(
-            "^result: without=killed after [0-9.]+ s, with=survived, served [0-9]+ requests, [0-9]+ MiB released, [0-9]+ MiB reclaimed by the kernel$")
+            "^result: without=killed after [0-9.]+ s, with=survived, served [0-9]+ requests, [0-9]+ MiB released, [0-9]+ MiB reclaimed by the kernel$"
+        )
         #expect(line.wholeMatch(of: form) != nil, "\(line)")
     }
 
@@ -131,7 +132,7 @@ import Testing
         #expect(!DemoRecord.isProof(without: without, with: with))
     }
 
-    @Test func `a service that answers no caller any more is told from a serving one`() {
+    @Test func `a service that answers no caller is distinguished from a serving one`() {
         var record = DemoRecord(isProtected: true)
         record.noteServed(8335, at: .seconds(29))
         #expect(record.standstill(at: .seconds(30)) == nil)

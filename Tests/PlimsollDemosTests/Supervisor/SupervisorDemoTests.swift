@@ -70,19 +70,19 @@ import Testing
 
     // MARK: Telling
 
-    @Test func `the timeline tells each level once, decisions with the reason, and the results`() throws {
+    @Test func `the timeline reports each level once, decisions with the reason, and the results`() throws {
         var timeline = TrioTimeline(isSupervised: true)
         let lines = TrioRecords.with.audits.flatMap { timeline.lines(.audit($0), at: $0.at) }
         #expect(lines.count { $0.contains("  memory is at level") } == 3)
-        #expect(lines.first == "  1.45 s  warning   memory is at level warning; 20 MiB are short")
+        #expect(lines.first == "  1.45 s  warning   memory is at level warning, 20 MiB short")
         #expect(lines.contains("  2.40 s  critical  hog: sent to the background; it is the least important"))
-        #expect(lines.contains("  2.95 s  critical    hog has ended after 50 ms; 61 MiB came back"))
+        #expect(lines.contains("  2.95 s  critical    hog ended after 50 ms; 61 MiB freed"))
         #expect(timeline.lines(.line(.warning, .mebibytes(210)), at: .seconds(3)).isEmpty)
         #expect(
             timeline.lines(.ended("hog", .init(at: .seconds(3), cause: .kernel)), at: .seconds(3)).first?.contains("KILLED by the kernel") == true)
     }
 
-    @Test func `without a supervisor, the timeline tells the lines that memory passes`() {
+    @Test func `without a supervisor, the timeline reports the lines that memory passes`() {
         var timeline = TrioTimeline(isSupervised: false)
         let limit = ByteCount.mebibytes(100)
         #expect(
@@ -108,7 +108,7 @@ import Testing
         #expect(svg.contains("prefers-color-scheme: dark"))
         guard !isEmpty else { return }
         for mark in [
-            "the kernel kills important", "the kernel kills hog", "hog told: warning", "hog, bystander to the background",
+            "the kernel kills important", "the kernel kills hog", "hog notified: warning", "hog, bystander to the background",
             "bystander, hog suspended",
             "hog ended, 61 MiB freed", "bystander resumed",
         ] { #expect(words.contains(mark), "\(mark)") }
@@ -126,7 +126,7 @@ import Testing
     // MARK: On a real kernel
 
     @Test(.needs(ProcessTests.obstacle == nil, "no group can be made here"))
-    func `a real play tells and draws both runs, and leaves nothing behind`() throws {
+    func `a real play reports and draws both runs, and leaves nothing behind`() throws {
         let svg = NSTemporaryDirectory() + "plimsoll-test-\(UUID().uuidString).svg"
         defer { try? FileManager.default.removeItem(atPath: svg) }
         let child = try ChildProcess(ProcessTests.program, ["plimsoll", "demo", "supervisor", "--length", "8", "--svg", svg], readsOutput: true)

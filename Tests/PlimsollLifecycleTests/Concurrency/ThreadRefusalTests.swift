@@ -72,7 +72,7 @@ import Testing
         #expect(outcomes == [.done, .late])
     }
 
-    @Test func `a worker refused a thread starts one with the next request, or the next look`() async {
+    @Test func `a worker refused a thread starts one with the next request, or the next poll`() async {
         let runs = Counter()
         let worker = Worker("test", launch: starter.start) { _ in runs.add(1) }
         worker.start()
@@ -105,7 +105,7 @@ import Testing
         worker.stop()
     }
 
-    @Test func `holders answer without a startable thread, as often as asked`() async {
+    @Test func `purgeables answer without a startable thread, as often as asked`() async {
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
         let poll = PurgeablePoll(alarms: alarms, threads: HandlerThreads(startThread: starter.start))
         let manager = ResourceManager(source: ScriptedPressureSource(), time: .running)

@@ -18,7 +18,7 @@ import Testing
         #expect(slots.take() == nil && slots.isEmpty)
     }
 
-    @Test func `C59 a change back to the start is no change, and counts if another follows before a look`() {
+    @Test func `C59 a change back to the start is no change, and counts if another follows before a poll`() {
         var slots = EnvironmentSlots()
         slots.add(text(.locale, "a", "b"))
         slots.add(text(.locale, "b", "a"))

@@ -88,7 +88,7 @@ struct Surroundings {
 
     // MARK: Sources
 
-    @Test func `C66 a file is read once the writer has been quiet, and told if the content changed`() async {
+    @Test func `C66 a file is read once the writer has been quiet, and reported if the content changed`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
         var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
@@ -132,7 +132,7 @@ struct Surroundings {
         #expect(await reader.next()?.to == .text("new"))
     }
 
-    @Test func `C58 a moved memory limit is told with the old and the new value`() async throws {
+    @Test func `C58 a moved memory limit is reported with the old and the new value`() async throws {
         try await RunningManager.run { running in
             var reader = running.manager.lifecycle.environmentChanges.makeAsyncIterator()
             await running.available(.mebibytes(900))
@@ -162,7 +162,7 @@ struct Surroundings {
 
     // MARK: Handlers
 
-    @Test func `C61 a slow handler is named, and the others are told meanwhile`() async {
+    @Test func `C61 a slow handler is named, and the others are notified meanwhile`() async {
         let goOn = Parker()
         at.lifecycle.onEnvironmentChange("formatters", .timeZone) { [seen] in
             seen.add($0)
@@ -201,7 +201,7 @@ struct Surroundings {
         #expect(at.lifecycle.slowEnvironmentCalls.isEmpty)
     }
 
-    @Test func `C61 T1 a handler hears of the chosen kinds alone, and never after a cancel`() async {
+    @Test func `C61 T1 a handler receives the chosen kinds alone, and nothing after a cancel`() async {
         let mine = Log<EnvironmentChange>()
         let registration = at.lifecycle.onEnvironmentChange("mine", .locale, .file("/a")) { mine.add($0) }
         at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }

@@ -117,7 +117,7 @@ import Testing
         #expect(report.overran.isEmpty && left.all[0] > .seconds(3.5), "\(report) \(left.all)")
     }
 
-    @Test func `C61 the slowest are told by name`() async throws {
+    @Test func `C61 the slowest handlers are reported by name`() async throws {
         let clock = stage.clock, lifecycle = lifecycle
         lifecycle.observe("slow", onBackground: { _ in clock.advance(by: .seconds(1)) })
         stage.observe("quick")
@@ -166,7 +166,7 @@ import Testing
         #expect(gaps.all == [RunningGap(.hostSleep, .seconds(60))])
     }
 
-    @Test func `C17 K35 a freeze in the background records suspended and back, then tells the registered handlers`() async throws {
+    @Test func `C17 K35 a freeze in the background records suspended and back, then notifies the registered handlers`() async throws {
         let lifecycle = lifecycle, seen = Log<String>()
         lifecycle.onResume("pools") { context in seen.add("\(context.from) \(context.to) \(context.cause) \(context.gap?.kind.rawValue ?? "")") }
         try await lifecycle.launch()

@@ -54,7 +54,7 @@ import Testing
         task.end()
     }
 
-    @Test func `C7 C10 a handler is told from, to, cause, sequence and the time left`() async throws {
+    @Test func `C7 C10 a handler receives from, to, cause, sequence and the time left`() async throws {
         let contexts = Log<LifecycleContext>()
         lifecycle.observe("reader", onBackground: { contexts.add($0) })
         for cause in [LifecycleCause.operator, .idle, .pressure, .signal, .hostSleep, .simulated] {
@@ -197,7 +197,7 @@ import Testing
         #expect(stage.lifecycle.state == .active)
     }
 
-    @Test func `complete transitions are told to each listener`() async throws {
+    @Test func `complete transitions are reported to each listener`() async throws {
         var transitions = lifecycle.transitions.makeAsyncIterator()
         try await lifecycle.launch()
         try await lifecycle.interrupt()

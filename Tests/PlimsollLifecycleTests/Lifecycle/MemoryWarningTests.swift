@@ -86,7 +86,7 @@ import Testing
         #expect(Set(work.all).count == work.all.count && work.all.contains(999))
     }
 
-    @Test func `T10 recovery is no warning: no holder is asked, and only sources that include normal hear`() async throws {
+    @Test func `T10 recovery is no warning: no purgeable is asked, and only sources that include normal are notified`() async throws {
         try await RunningManager.run { running in
             let warnings = Log<PressureLevel>(), masked = Log<PressureLevel>(), all = Log<PressureLevel>()
             let holder = Holder("holder", .gibibytes(1))
@@ -158,7 +158,7 @@ import Testing
 
     // MARK: Choosing
 
-    @Test func `C81 holders may register in groups, and an operator names a part`() async {
+    @Test func `C81 purgeables may register in groups, and an operator names a part`() async {
         let manager = manager()
         let images = manager.registerGroup("images"), thumbnails = images.registerGroup("thumbnails")
         let (large, small, rows, dear) = (
@@ -195,7 +195,7 @@ import Testing
         #expect(holders.filter { !$0.asked.all.isEmpty }.count == 300 && group.release().released == .kibibytes(700))
     }
 
-    @Test func `C81 a holder already being asked is left out, and a lying one not believed`() async {
+    @Test func `C81 a purgeable already being asked is skipped, and a false answer is not believed`() async {
         let manager = manager(), inside = Log<Bool>(), parker = Parker()
         manager.register("stuck", byteCount: { 1000 }) { (target: Int) in
             inside.add(true)
@@ -260,7 +260,7 @@ import Testing
         #expect(lock.isHeld && lock.epoch == 2)
     }
 
-    @Test func `C88 a holder that hangs on the way to the background is named, and the way goes on`() async {
+    @Test func `C88 a purgeable that hangs on the way to the background is named, and the transition continues`() async {
         let clock = ManualClock(), parker = Parker(), inside = Log<Bool>()
         let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
         manager.register("stuck", purgesOnBackground: true, byteCount: { 1000 }) { (_: Int) in

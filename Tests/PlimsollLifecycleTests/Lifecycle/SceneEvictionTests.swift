@@ -93,7 +93,7 @@ import Testing
         #expect(scene.state == .notRunning && again.state == .active && restored.all == ["a"] && lifecycle.scenes.first === again)
     }
 
-    @Test func `C90 C96 suspended scenes go at warning, scenes in the background at critical, and none in front`() async throws {
+    @Test func `C90 C96 suspended scenes end at warning, background scenes at critical, and no foreground scene`() async throws {
         // Time is moved on by minutes here: nobody is to be suspended by that.
         try await RunningManager.run { running in
             let lifecycle = running.manager.lifecycle

@@ -91,7 +91,7 @@ import Testing
         }
         await a.connected()
         let report = try await a.enterBackground(cause: .idle)
-        #expect(report.failures.count == 1 && report.failures[0].hasPrefix("on leaving the front: "))
+        #expect(report.failures.count == 1 && report.failures[0].hasPrefix("on leaving the foreground: "))
         #expect(lifecycle.arrival == true && a.unit.engine.arrival == true)
         #expect(try store.read("scene-a") == [7])
     }
@@ -125,8 +125,8 @@ import Testing
         held.open()
         let report = try await way.value
         #expect(reached.all == [start + quarter])
-        #expect(report.failures.count == 1 && report.failures[0].hasPrefix("on leaving the front: "), "\(report.failures)")
-        #expect(report.failures[0].contains("it was not done within \(quarter)"), "\(report.failures)")
+        #expect(report.failures.count == 1 && report.failures[0].hasPrefix("on leaving the foreground: "), "\(report.failures)")
+        #expect(report.failures[0].contains("the save did not finish within \(quarter)"), "\(report.failures)")
         #expect(a.state == .background && lifecycle.arrival == true)
         #expect(try store.read("scene-a") == [2], "saved after the handlers of the background")
     }
@@ -223,7 +223,7 @@ import Testing
         await until("it was not used for ten seconds") { used.state == .suspended }
     }
 
-    @Test func `C94 scenes in front before come back with the process, and scenes in the background before stay behind`() async throws {
+    @Test func `C94 former foreground scenes return with the process, and former background scenes stay in the background`() async throws {
         let a = await connect("a"), b = await connect("b")
         try await b.enterBackground(cause: .idle)
         try await lifecycle.enterBackground(cause: .operator)

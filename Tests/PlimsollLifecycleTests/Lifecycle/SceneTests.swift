@@ -25,7 +25,7 @@ import Testing
         return scene
     }
 
-    @Test func `C93 C98 a process without scenes acts as one scene: same steps told, saved and suspended alike`() async throws {
+    @Test func `C93 C98 a process without scenes acts as one scene: the same steps, saves and suspensions`() async throws {
         let store = store, work = Mutex<UInt8>(1)
         stage.observe("process")
         lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
@@ -60,7 +60,7 @@ import Testing
         #expect(log.firstIndex(of: "b background")! < log.firstIndex(of: "process background")!)
     }
 
-    @Test func `C94 the process takes all scenes down, and brings back only those that were in front`() async throws {
+    @Test func `C94 the process takes all scenes to the background, and brings back only former foreground scenes`() async throws {
         let a = await connect("a"), b = await connect("b")
         try await b.enterBackground(cause: .idle)
         try await lifecycle.enterBackground(cause: .operator)
@@ -73,7 +73,7 @@ import Testing
         #expect(a.state == .active && b.state == .background && lifecycle.state == .active)
     }
 
-    @Test func `C94 a hold keeps the process up without a scene in front`() async throws {
+    @Test func `C94 a hold keeps the process active without a foreground scene`() async throws {
         let a = await connect("a")
         let hold = lifecycle.hold(.inactive)
         try await a.enterBackground(cause: .idle)
@@ -82,7 +82,7 @@ import Testing
         await until("lifecycle.state is .background") { lifecycle.state == .background }
     }
 
-    @Test func `C95 a user's request comes up in front, the system's in the background`() async throws {
+    @Test func `C95 a user's request starts in the foreground, the system's in the background`() async throws {
         let system = await connect("system", .systemRequest)
         // Nothing of the foreground was set up, neither in the scene nor in the process.
         #expect(system.state == .background && lifecycle.state == .background && stage.log.all.isEmpty && system.reason == .systemRequest)
@@ -106,7 +106,7 @@ import Testing
         #expect(lifecycle.state == .background && !stage.log.all.contains("a foreground"))
     }
 
-    @Test func `C96 T33 the largest idle scene goes first, none in front, none with work to finish`() {
+    @Test func `C96 T33 the largest idle scene ends first, and no foreground scene or scene with unfinished work ends`() {
         func candidate(_ id: String, _ bytes: Int, _ idle: Int, _ state: LifecycleState = .background, tasks: Bool = false) -> Scene.UnitSnapshot {
             Scene.UnitSnapshot(id: id, bytes: ByteCount(bytes), idle: .seconds(idle), state: state, hasTasks: tasks)
         }
@@ -156,7 +156,7 @@ import Testing
         #expect(eviction.purgeable.release(8 << 20) == .zero && a.state == .background)
     }
 
-    @Test func `C78 C94 a memory warning reaches each scene in front, and no other, as the same event for all`() async throws {
+    @Test func `C78 C94 a memory warning reaches each foreground scene, and no other, as the same event for all`() async throws {
         try await RunningManager.run { running in
             let heard = Log<String>(), ids = Log<UInt64>(), lifecycle = running.manager.lifecycle
             let front = lifecycle.connectScene("front", reason: .userRequest), back = lifecycle.connectScene("back", reason: .systemRequest)

@@ -62,7 +62,7 @@ import Testing
                 }
                 let refused = model.isStopped && rules.whenPaused == .refuse && !extent.isHeld ? model.waiting.map(\.id) : []
                 if !refused.isEmpty { model.waiting = [] }
-                let settlement = state.look(extent, at: now)
+                let settlement = state.poll(extent, at: now)
                 #expect(settlement.refused.map(\.waiter) == refused, "seed \(seed) run \(run)")
                 #expect(settlement.admitted == model.admit(extent), "seed \(seed) run \(run)")
                 sweep = settlement.sweep ?? sweep

@@ -97,7 +97,9 @@ import Testing
         await #expect(throws: AdmissionRefusal(limiter: "render", reason: .paused)) { try await limiter.run {} }
         #expect(try await pieces[0].finish() == 0)
         #expect(limiter.statistics.refused == 3)
-        #expect("\(AdmissionRefusal(limiter: "render", reason: .paused))".hasPrefix("limiter \"render\" did not admit the work: it is paused"))
+        #expect(
+            "\(AdmissionRefusal(limiter: "render", reason: .paused))".hasPrefix(
+                "limiter \"render\" cannot admit the work because the limiter is paused"))
     }
 
     @Test func `C54 waiting work may get a time limit, counted only while paused, without freezes`() async throws {

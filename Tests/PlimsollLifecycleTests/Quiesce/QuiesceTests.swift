@@ -15,7 +15,7 @@ import Testing
 
     private func member(_ name: String, _ workClass: String? = nil) -> Recorder { Recorder(name, workClass, told) }
 
-    @Test func `C38 C39 members are told of pauses in order, of resuming in reverse, and only of changes`() {
+    @Test func `C38 C39 members are notified of pauses in order, of resuming in reverse, and only of changes`() {
         set.add(member("a"))
         set.add(member("b"))
         #expect(told.all.isEmpty, "an open set has nothing to say")
@@ -161,7 +161,7 @@ import Testing
         #expect(refusals == 80)
     }
 
-    @Test func `T1 T2 a member may call the set from the callback, and is never told after leaving`() {
+    @Test func `T1 T2 a member may call the set from the callback, and is never notified after leaving`() {
         let registrations = Mutex<[Registration]>([])
         let odd = Hook("odd") { [set, told] extent in
             told.add("odd: \(extent)")

@@ -64,7 +64,7 @@ import Testing
         #expect(cache.count(tag: "a") == 1 && cache.value(forKey: 1) == nil && cache.count(tag: "a") == 0)
     }
 
-    @Test func `C67 a purge looks at the tag's entries only, and untagged entries are in no index`() {
+    @Test func `C67 a purge visits the tag's entries only, and untagged entries are in no index`() {
         var index = TagIndex()
         let first = (0..<1000).map { index.add(Int32($0), $0 % 100 == 0 ? ["t"] : []) }
         #expect(first.filter { $0 != TagIndex.none }.count == 10 && index.tagCount == 1 && index.sequence == 10)
@@ -228,7 +228,7 @@ import Testing
         #expect(profiles.all == [.paused] && quiesce.extent().profile == .foreground)
     }
 
-    @Test func `C56 C69 revoked credentials and sealed data are told as changes of the environment`() async {
+    @Test func `C56 C69 revoked credentials and sealed data are reported as changes of the environment`() async {
         let lifecycle = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper).lifecycle
         var changes = lifecycle.environmentChanges.makeAsyncIterator()
         lifecycle.revokeCredentials(tag: "t")

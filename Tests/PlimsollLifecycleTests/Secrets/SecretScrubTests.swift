@@ -97,7 +97,7 @@ import Testing
         #expect(calls.all.isEmpty && report.ran.isEmpty && report.wiped == 0 && lifecycle.scrub.secrets.all.isEmpty)
     }
 
-    @Test func `C69 sealing wipes protected secrets, tells observers in order, and blocks access until unsealed`() async throws {
+    @Test func `C69 sealing wipes protected secrets, notifies observers in order, and blocks access until unsealed`() async throws {
         let data = lifecycle.protectedData
         let key = data.keep(try SecretTests.secret())
         let registration = data.observe { [calls] in calls.add("\($0)") }
@@ -133,7 +133,7 @@ import Testing
         await #expect(throws: CancellationError.self) { try await task.value }
     }
 
-    @Test func `C69 a change made by an observer is told to that observer afterwards`() {
+    @Test func `C69 a change made by an observer is reported to that observer afterwards`() {
         let data = lifecycle.protectedData
         data.observe { [calls] isAvailable in
             calls.add("begin \(isAvailable)")

@@ -100,7 +100,7 @@ import Testing
         #expect(Self.read(outer) == [inner, inner])
         // Torn in the middle of its copy, the last record is an interrupted append, though whole records are in what is left of it.
         #expect(Self.read(Array(outer.dropLast(3))) == [inner])
-        #expect(throws: StateFile.Damage(description: "record 1 stands in the place of record 0")) {
+        #expect(throws: StateFile.Damage(description: "record 1 is in the place of record 0")) {
             try StateFile(parsing: StateFile.header(nonce: 1) + StateFile.recordHeader([1], number: 1, at: 24, nonce: 1) + [1])
         }
     }

@@ -104,7 +104,7 @@ import Testing
         store.fail(with: Full())
         let outcome = lifecycle.preservation.restore()
         #expect(outcome.previousRun == .unknown && outcome.problems.count == 3)
-        #expect(outcome.problems.contains { $0.contains("this launch is not counted: Full()") })
+        #expect(outcome.problems.contains { $0.contains("cannot count this launch: Full()") })
         #expect(lifecycle.preservation.launched() == "Full()")
     }
 

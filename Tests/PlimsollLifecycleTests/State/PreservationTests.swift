@@ -73,7 +73,7 @@ import Testing
         #expect(later.preservation.restore().items.isEmpty && restored.restores.value == 1)
     }
 
-    @Test func `C42 restore is all or nothing: a failed one is undone, set aside, and told`() throws {
+    @Test func `C42 restore is all or nothing: a failed one is undone, set aside, and reported`() throws {
         try store.write("a", PreservedState.wrap([1], version: 1))
         try store.write("b", PreservedState.wrap([2], version: 1))
         try store.write("c", PreservedState.wrap([3], version: 1))
@@ -92,7 +92,7 @@ import Testing
             apply: { if $0 == [5] { throw Broken() } else { third.add($0) } }, reset: { third.reset() })
         let outcome = preservation.restore()
         #expect(outcome.items.map(\.name) == ["a", "b", "c"])
-        #expect(outcome["a"] == .cleanStart(reason: "restoring it failed: Broken()") && outcome["c"] == outcome["a"])
+        #expect(outcome["a"] == .cleanStart(reason: "restoring failed: Broken()") && outcome["c"] == outcome["a"])
         #expect(outcome["b"] == .restored && other.all == [2])
         #expect(cart.all == [] && cart.resets.value == 1 && third.all == [] && third.restores.value == 1)
         #expect(store.aside.map(\.name) == ["a", "c"] && store.aside[0].bytes == PreservedState.wrap([1], version: 1))
@@ -111,7 +111,7 @@ import Testing
         }
         let outcome = preservation.restore()
         #expect(outcome["old"] == .restored && seen.all == [[1, 3], [2, 3]])
-        #expect(outcome["new"] == .cleanStart(reason: "it is from a newer version: 5, and this program reads up to 4"))
+        #expect(outcome["new"] == .cleanStart(reason: "the data has the newer version 5; this program reads up to 4"))
         #expect(outcome["foreign"] == .cleanStart(reason: "the data was not saved by `preserve`"))
         #expect(store.aside.map(\.name) == ["new", "foreign"])
         checkpoint()
@@ -128,7 +128,7 @@ import Testing
             Issue.record("it was restored")
             return
         }
-        #expect(reason == "it could not be read: Broken(); it could not be set aside: Broken()")
+        #expect(reason == "reading failed: Broken(); setting the data aside failed: Broken()")
         #expect(throws: Broken.self) { try handle.checkpoint() }
         #expect(cart.snapshots.value == 0)
         store.fail(with: nil)
@@ -142,7 +142,7 @@ import Testing
         try store.write("cart", PreservedState.wrap([1], version: 1))
         let cart = Cart()
         let handle = preserve(cart)
-        #expect { try handle.checkpoint() } throws: { "\($0)".contains("has not been restored yet") }
+        #expect { try handle.checkpoint() } throws: { "\($0)".contains("is not restored yet") }
         #expect(preservation.checkpoint(within: .seconds(60)).map(\.name) == ["cart"])
         #expect(handle.restore() == .restored && cart.all == [1])
         #expect(handle.restore() == nil)
@@ -214,8 +214,8 @@ import Testing
             return !failures.all.isEmpty
         }
         #expect(failures.all[0].map(\.name) == ["blocked", "broken"])
-        #expect(failures.all[0][0].reason.hasPrefix("it was not done within 5.0 seconds"), "\(failures.all[0][0])")
-        #expect(failures.all[0][1].description == "the state \"broken\" was not saved: Broken()")
+        #expect(failures.all[0][0].reason.hasPrefix("the save did not finish within 5.0 seconds"), "\(failures.all[0][0])")
+        #expect(failures.all[0][1].description == "cannot save the state \"broken\": Broken()")
         // It was not called twice, and comes to its end.
         #expect(preservation.checkpoint(within: .zero).contains { $0.name == "blocked" } && started.value == 1)
         await until {

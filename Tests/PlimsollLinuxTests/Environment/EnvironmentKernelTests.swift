@@ -18,7 +18,7 @@ import Testing
 
     // MARK: Clock
 
-    @Test func `C63 a set clock is told with the old and the new time, and a jump within the tolerance is not told`() async {
+    @Test func `C63 a set clock is reported with the old and the new time, and a jump within the tolerance is not`() async {
         let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
         var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
         kernel.setClock(by: .seconds(3600))
@@ -31,7 +31,7 @@ import Testing
         #expect(await reader.next()?.kind == .custom("last"))
     }
 
-    @Test func `C63 the timer is set for the next midnight or shift, and both are told`() async {
+    @Test func `C63 the timer is set for the next midnight or shift, and both are reported`() async {
         // 2026-03-28 12:00 UTC in Berlin; the shift is on the 29th at 01:00 UTC.
         let noon: Int64 = 1_774_699_200, midnight: Int64 = 1_774_738_800, shift: Int64 = 1_774_746_000
         kernel.edit {
@@ -74,7 +74,7 @@ import Testing
 
     // MARK: Devices and power
 
-    @Test func `C70 uevents of a registered subsystem are told, and other uevents are not passed on`() async {
+    @Test func `C70 uevents of a registered subsystem are reported, and other uevents are not`() async {
         let scratch = Scratch()
         for name in ["sys", "sys/class", "sys/class/net", "sys/class/net/lo"] { scratch.makeDirectory(name) }
         let kernel = BentKernel(root: scratch.path)

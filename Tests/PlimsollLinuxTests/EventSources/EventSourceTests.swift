@@ -33,7 +33,7 @@ import Testing
         #expect(turner.source.capabilities["limit events"]?.isLive == true)
     }
 
-    @Test func `K24 events that never stop ring ten times a second, no more`() throws {
+    @Test func `K24 events that never stop wake the loop ten times a second, no more`() throws {
         let turner = Turner(Machines.version2())
         var turns = 0
         _ = try turner.read()
@@ -184,7 +184,7 @@ import Testing
         #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(256))
     }
 
-    @Test func `version 1 thresholds already passed by page cache do not promise to ring`() throws {
+    @Test func `version 1 thresholds already passed by page cache do not promise to notify`() throws {
         let turner = Turner(Machines.hybrid())
         _ = try turner.read()
         #expect(turner.source.rings)
@@ -194,7 +194,7 @@ import Testing
         #expect(!turner.source.rings)
     }
 
-    @Test func `version 1 without permission has no event sources, gives the reason, and looks instead`() throws {
+    @Test func `version 1 without permission has no event sources, gives the reason, and polls instead`() throws {
         let kernel = ScriptedKernel(Machines.hybrid())
         kernel.edit { $0.refusals[Machines.v1Group + "/cgroup.event_control"] = EACCES }
         let turner = Turner(kernel)
@@ -203,7 +203,7 @@ import Testing
         #expect(turner.source.capabilities["usage thresholds"]?.detail.contains("Permission denied") == true)
     }
 
-    @Test func `version 2 promises to ring only where memory.high brakes well below the limit`() throws {
+    @Test func `version 2 promises to notify only where memory.high throttles well below the limit`() throws {
         func rings(_ files: [String: String]) throws -> Bool {
             let turner = Turner(files)
             _ = try turner.read()

@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func `the source connects to a socket, sends the given bytes and hears announcements`() throws {
+    @Test func `the source connects to a socket, sends the given bytes and receives announcements`() throws {
         let fixture = Fixture(Machines.processFiles)
         let listener = Self.listen(fixture.root + "/socket")
         defer { close(listener) }
@@ -61,7 +61,7 @@ import Testing
         _ = try source.read(at: .zero)
     }
 
-    @Test(arguments: ["/dev/null", ""]) func `/dev/null and an empty value disable announcements and triggers, not looking`(path: String) throws {
+    @Test(arguments: ["/dev/null", ""]) func `/dev/null and an empty value disable announcements and triggers, not polling`(path: String) throws {
         let turner = Turner(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
         let capabilities = turner.source.capabilities
         #expect(capabilities["announced"]?.detail.contains("disabled") == true)

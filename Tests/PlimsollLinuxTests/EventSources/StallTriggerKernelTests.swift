@@ -116,7 +116,7 @@ struct StallTriggerKernelTests {
         #expect(turner.wait() > .zero, "it is seen once")
     }
 
-    @Test func `K10 a look finds stall accounting switched off: the files exist and refuse`() throws {
+    @Test func `K10 a poll finds stall accounting switched off: the files exist and refuse`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { state in for path in [stall, "/proc/pressure/memory"] { state.readRefusals[path] = EOPNOTSUPP } }
         let turner = Turner(kernel)

@@ -48,7 +48,7 @@ import Testing
         let wakeup = Wakeup(kernel)
         wakeup.ring()
         kernel.beforeDrain.withLock { $0 = { wakeup.ring() } }
-        #expect(wasReady ? wakeup.heard(Int16(POLLIN)) : wakeup.take())
+        #expect(wasReady ? wakeup.handle(Int16(POLLIN)) : wakeup.take())
         #expect(!isReady(wakeup), "what was rung so far is heard")
         wakeup.ring()
         #expect(isReady(wakeup) && wakeup.take() && !wakeup.take() && !isReady(wakeup))
@@ -57,7 +57,7 @@ import Testing
     @Test func `a wakeup while the eventfd is replaced ends a wait, and so does the next wakeup`() {
         let wakeup = Wakeup(kernel)
         wakeup.ring()
-        #expect(!wakeup.heard(Int16(POLLNVAL)) && wakeup.file == -1)
+        #expect(!wakeup.handle(Int16(POLLNVAL)) && wakeup.file == -1)
         wakeup.ring()
         #expect(wakeup.repair() && !wakeup.repair())
         wakeup.ring()

@@ -69,7 +69,7 @@ import Testing
         #expect(kernel.ask(\.waits) == 1)
     }
 
-    @Test func `a thousand failing looks in a row call the kernel a bounded number of times`() {
+    @Test func `a thousand failing polls in a row call the kernel a bounded number of times`() {
         let kernel = ScriptedKernel(Machines.version2())
         let turner = Turner(kernel)
         kernel.edit {

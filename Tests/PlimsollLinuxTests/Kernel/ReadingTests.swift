@@ -20,7 +20,7 @@ import Testing
         #expect(reading.pinned == .mebibytes(512 - 237))
     }
 
-    @Test func `idle memory is told of the level with least, of the machine, and with the kernel's lazy frees`() throws {
+    @Test func `idle memory is reported of the level with least, of the machine, and with the kernel's lazy frees`() throws {
         let turner = Turner(Machines.version2(parentMax: "\(200 * mib)"))
         turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 90 * mib, lazyFreed: 3))
         turner.set(Machines.box + "/memory.stat", Machines.stat(inactiveFile: 20 * mib, lazyFreed: 5))
@@ -31,7 +31,7 @@ import Testing
         #expect(try Turner(Machines.hybrid()).read().lazyFreed == nil)
     }
 
-    @Test func `T18 a group filled with volatile pages shows no level, and the event sources do not promise to ring`() throws {
+    @Test func `T18 a group filled with volatile pages shows no level, and the event sources do not promise to notify`() throws {
         let turner = Turner(Machines.hybrid())
         var assessor = PressureAssessor()
         for step in 0..<200 {
@@ -129,7 +129,7 @@ import Testing
         #expect(turner.source.capabilities["limit"]?.detail.contains("memory.high") == true)
     }
 
-    @Test func `a limit lowered below the usage is seen at the next look but one`() throws {
+    @Test func `a limit lowered below the usage is seen at the second next poll`() throws {
         let turner = Turner(Machines.version2())
         turner.set(Machines.main + "/memory.current", "\(600 * mib)\n")
         _ = try turner.read(after: .seconds(1))
@@ -173,7 +173,7 @@ import Testing
         #expect(found)
     }
 
-    @Test func `the machine's memory is read at each look when short, and twice a second at most when plentiful`() throws {
+    @Test func `the machine's memory is read at each poll when short, and twice a second at most when plentiful`() throws {
         let turner = Turner(Machines.version2())
         func readsInASecond() throws -> Int {
             let before = turner.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 }

@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    @Test func `C66 a file rewritten, replaced, removed and made again is told each time`() async {
+    @Test func `C66 a file rewritten, replaced, removed and made again is reported each time`() async {
         let path = scratch.path + "/app.yaml"
         scratch.write("app.yaml", "1")
         manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func `C66 C59 a loop of links is quiet, two names of one file are both told, and equal content is not told`() async {
+    @Test func `C66 C59 a loop of links is quiet, two names of one file are both reported, and equal content is not`() async {
         scratch.link("a", to: "b")
         scratch.link("b", to: "a")
         scratch.write("real", "1")
@@ -127,7 +127,7 @@ import Testing
         #expect(await reader.next() == EnvironmentChange(.locale, from: .text("de_DE"), to: .text("fr_FR"), count: 1))
     }
 
-    @Test func `C59 C66 a process stopped during ten thousand changes hears of one, or of none if the end equals the beginning`() async {
+    @Test func `C59 C66 a process stopped during ten thousand changes receives one event, or none if the end equals the beginning`() async {
         await #expect(processExitsWith: .success) {
             let scratch = Scratch()
             let path = scratch.path + "/app.yaml"

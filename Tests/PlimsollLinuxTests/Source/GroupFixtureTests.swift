@@ -55,10 +55,10 @@ final class Fixture {
         return (source, try source.read(at: .zero), fixture)
     }
 
-    @Test func `C14 the capabilities tell a host with a freezer from one where the process can only pause`() throws {
+    @Test func `C14 the capabilities distinguish a host with a freezer from one where the process can only pause`() throws {
         let (plain, _, first) = try Self.source(Machines.version2())
         #expect(plain.capabilities["freezer"]?.isLive == false)
-        #expect(plain.capabilities["freezer"]?.detail.contains("the process itself can pause") == true)
+        #expect(plain.capabilities["freezer"]?.detail.contains("the process pauses itself") == true)
         var files = Machines.version2()
         let own = try #require(
             files.keys.first { $0.hasSuffix("/memory.current") && $0.contains("main") } ?? files.keys.first { $0.hasSuffix("/memory.current") })

@@ -109,13 +109,13 @@ import Testing
         for _ in 0..<20 where !confirmed {
             slots[0] = pollfd(fd: trigger.eventSource.file, events: trigger.eventSource.events, revents: 0)
             guard group.wait(for: slots, nanoseconds: 20_000_000_000) > 0 else { continue }
-            confirmed = trigger.heard(slots[0].revents, at: .zero, totals: totals)
+            confirmed = trigger.handle(slots[0].revents, at: .zero, totals: totals)
         }
         #expect(confirmed)
     }
 
     @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
-    func `on version 2 the brake is set, follows a moved limit, and is put back`() throws {
+    func `on version 2 memory.high is set, follows a moved limit, and is restored`() throws {
         let group = try ChildGroup(.v2, "throttle", ["memory.max": 256 << 20])
         defer { group.remove() }
         func high() -> Int? { KernelFile(group.directory + "/memory.high", group, TextBuffer()).read(KernelText.limit) }

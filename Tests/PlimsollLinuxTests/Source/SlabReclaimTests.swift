@@ -87,7 +87,7 @@ private struct SlabGroup {
         }
     }
 
-    @Test func `K21 reclaimed page cache tells nothing of slab, and slab never seen at a limit counts half`() throws {
+    @Test func `K21 reclaimed page cache says nothing of slab, and slab never seen at a limit counts half`() throws {
         var group = SlabGroup(limit: 512 * Self.mib, taken: 100 * Self.mib)
         group.held = 64 * Self.mib
         #expect(try group.read().available == .mebibytes(512 - 164 + 32))

@@ -180,7 +180,7 @@ import Testing
         #expect(reports.all.isEmpty)
     }
 
-    @Test func `a directory has one process, and the other process is told the owner`() throws {
+    @Test func `a directory has one process, and another process is refused with the owner's pid`() throws {
         let holder = try #require(Flock(directory.path + "/lock", text: "4711\n"))
         let store = store()
         for use in [{ try store.write("cart", [1]) }, { _ = try store.load("cart") }, { try store.remove("cart") }] {
@@ -189,7 +189,7 @@ import Testing
                 Issue.record("two have it")
             } catch let error as FileStateStoreError {
                 #expect(error.reason == .heldByAnother(process: 4711))
-                #expect(error.description.contains("\(directory.path) is held by process 4711"), "\(error)")
+                #expect(error.description.contains("cannot use \(directory.path) because process 4711"), "\(error)")
             }
         }
         holder.release()
@@ -232,7 +232,7 @@ import Testing
         let store = store()
         try put([], "cart.state")
         #expect(truncate(directory.path + "/cart.state", 1 << 40) == 0)
-        #expect(try store.load("cart") == .setAside(reason: "its 1099511627776 bytes are more than any state has"))
+        #expect(try store.load("cart") == .setAside(reason: "the file has 1099511627776 bytes, more than a state may have"))
     }
 }
 

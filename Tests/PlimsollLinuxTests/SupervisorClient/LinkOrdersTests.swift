@@ -11,7 +11,7 @@ import Testing
 /// What a link sees of its service, and says.
 @Suite struct LinkOrdersTests {
     @Test(arguments: [false, true])
-    func `C43 T33 a background task that ends between two looks has the remains saved before the report`(isOfScene: Bool) async throws {
+    func `C43 T33 a background task that ends between two polls has the rest saved before the report`(isOfScene: Bool) async throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = manager.lifecycle, store = MemoryStateStore()
         let work = Mutex<UInt8>(0)
         lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
@@ -19,7 +19,7 @@ import Testing
         let scene = lifecycle.connectScene("tenant", reason: .userRequest) { _ in }
         await scene.connected()
         let orders = LinkOrders(manager, onEnding: nil)
-        #expect(orders.look().messages.contains(.state(.foreground)))
+        #expect(orders.read().messages.contains(.state(.foreground)))
         // Nobody looks from here to the task's end.
         let task =
             isOfScene
@@ -28,12 +28,12 @@ import Testing
         #expect(try store.read("state")?.last == 0)
         work.withLock { $0 = 7 }
         task.end()
-        let sight = orders.look()
+        let sight = orders.read()
         #expect(sight.needsSave && sight.messages.contains(.saved(false)) && sight.messages.contains(.state(.background)), "\(sight)")
         let isDone = Mutex(false)
         orders.saveAgain { isDone.withLock { $0 = true } }
         await until("it is saved again") { isDone.withLock { $0 } }
-        let last = orders.look()
+        let last = orders.read()
         #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
         #expect(try store.read("state")?.last == 7)
     }

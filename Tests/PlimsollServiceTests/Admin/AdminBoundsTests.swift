@@ -35,7 +35,9 @@ import Testing
             let half = try fixture.client(), other = try fixture.client()
             try half.send(Array(#"{"command":"#.utf8))
             await fixture.pass(.seconds(1)) { fixture.endpoint.counts.cutOff == 1 }
-            #expect(try half.decode(half.nextLine()).error == "half a request came, and no newline for 5.0 seconds")
+            #expect(
+                try half.decode(half.nextLine()).error
+                    == "cannot read the request because no newline came within 5.0 seconds; end each request with a newline")
             #expect(try other.answer(to: AdminRequest(.status)).ok)
         }
     }
@@ -71,7 +73,7 @@ import Testing
             let third = try fixture.client()
             let answer = try third.answer(to: AdminRequest(.status))
             #expect(answer.code == "busy")
-            #expect(answer.error?.hasPrefix("2 connections are open already") == true)
+            #expect(answer.error?.hasPrefix("cannot accept the connection because 2 are open") == true)
             #expect(fixture.endpoint.counts.refused == 1)
             second = nil
             try await until("a place") { try fixture.client().answer(to: AdminRequest(.tasks)).ok }

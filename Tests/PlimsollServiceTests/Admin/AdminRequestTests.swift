@@ -9,7 +9,7 @@ import Testing
 
 /// What is asked and what is answered.
 @Suite struct AdminRequestTests {
-    @Test func `status tells all that the manager knows`() async throws {
+    @Test func `status reports all that the manager knows`() async throws {
         try await AdminFixture.run { fixture in
             let answer = try fixture.answer(#"{"command":"status"}"#)
             #expect(answer.ok)
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `purge empties the selected holders alone`() async throws {
+    @Test func `purge empties the selected purgeables alone`() async throws {
         try await AdminFixture.run { fixture in
             let report = try #require(try fixture.answer(#"{"command":"purge","name":"images","bytes":150000}"#).report)
             #expect(report.origin == "operator")
@@ -94,7 +94,7 @@ import Testing
             await source.settled()
         }
         let sentences = AdminExplanation(manager.status).sentences
-        #expect(sentences.count { $0.contains("stand still") } == 1 && sentences.contains { $0.hasSuffix(": " + sentence) }, "\(sentences)")
+        #expect(sentences.count { $0.contains("suspend") } == 1 && sentences.contains { $0.hasSuffix(": " + sentence) }, "\(sentences)")
         link.cancel()
         running.cancel()
         try await running.value
@@ -120,7 +120,7 @@ import Testing
         try await AdminFixture.run(runsManager: false) { fixture in
             let answer = try fixture.answer(#"{"command":"simulate","level":"warning","seconds":1}"#)
             #expect(answer.code == "failed")
-            #expect(answer.error?.hasPrefix("the manager does not run") == true)
+            #expect(answer.error?.hasPrefix("cannot simulate a level because the manager does not run") == true)
             #expect(try fixture.answer(#"{"command":"status"}"#).status?.memory == nil)
         }
     }
@@ -133,7 +133,7 @@ import Testing
             #expect(fixture.images.byteCount <= 250_000)
             let absent = try fixture.answer(#"{"command":"limit","name":"imagse","bytes":1}"#)
             #expect(absent.code == "absent")
-            #expect(absent.error == "no cache \"imagse\" is registered; caches with a limit to set are images, rows")
+            #expect(absent.error == "cannot set the limit of \"imagse\" because no cache has that name; caches with a limit: images, rows")
             #expect(
                 try fixture.answer(#"{"command":"limit","name":"holder-0","bytes":1}"#).error
                     == "cannot set the limit of \"holder-0\" because the purgeable is not a ResizablePurgeable")
@@ -162,16 +162,19 @@ import Testing
     @Test(arguments: [
         ("", "the line is empty"), ("status", "the line is not JSON"), ("[]", "a request is a JSON object"),
         ("\"status\"", "a request is a JSON object"),
-        ("{}", "a request has a \"command\""), (#"{"command":5}"#, "\"command\" is to be text"), (#"{"command":null}"#, "\"command\" is to be text"),
-        (#"{"command":"dance"}"#, "unknown command \"dance\"; known commands are status, caches, tasks, explain, watch, purge, simulate, limit, activate"),
+        ("{}", "a request needs a \"command\""), (#"{"command":5}"#, "\"command\" must be text"), (#"{"command":null}"#, "\"command\" must be text"),
+        (
+            #"{"command":"dance"}"#,
+            "unknown command \"dance\"; known commands are status, caches, tasks, explain, watch, purge, simulate, limit, activate"
+        ),
         (#"{"command":"status","verbose":true}"#, "status does not take \"verbose\"; it takes nothing"),
         (#"{"command":"purge","byts":1}"#, "purge does not take \"byts\"; it takes \"name\", \"group\", \"tag\", \"upTo\", \"all\", \"bytes\""),
         (#"{"command":"purge"}"#, "purge of everything needs \"all\":true"), (#"{"command":"purge","all":false}"#, "needs \"all\":true"),
         (#"{"command":"purge","all":true,"name":"a"}"#, "leave one of them out"),
         (#"{"command":"purge","name":"a","tag":"b"}"#, "purge takes one of"),
-        (#"{"command":"purge","bytes":"1"}"#, "\"bytes\" is to be a whole number"),
-        (#"{"command":"purge","bytes":1.5}"#, "\"bytes\" is to be a whole number"),
-        (#"{"command":"purge","bytes":1e300}"#, "is to be a whole number"),
+        (#"{"command":"purge","bytes":"1"}"#, "\"bytes\" must be a whole number"),
+        (#"{"command":"purge","bytes":1.5}"#, "\"bytes\" must be a whole number"),
+        (#"{"command":"purge","bytes":1e300}"#, "must be a whole number"),
         (#"{"command":"purge","bytes":0}"#, "\"bytes\" is 0; allowed is 1 or more"), (#"{"command":"purge","bytes":-1}"#, "allowed is 1 or more"),
         (#"{"command":"purge","upTo":"free"}"#, "allowed are trivial, cheap, expensive, precious"),
         (#"{"command":"purge","name":"a","name":["b"]}"#, "the line is nested"), (#"{"command":{"command":"status"}}"#, "the line is nested"),
@@ -198,7 +201,7 @@ import Testing
         try await AdminFixture.run { fixture in
             let answer = try fixture.answer(#"{"command":"purge","group":"medai"}"#)
             #expect(answer.code == "absent")
-            #expect(answer.error == "nothing in the group \"medai\" is registered; there is images, rows")
+            #expect(answer.error == "no purgeable in the group \"medai\" is registered; registered: images, rows")
         }
     }
 

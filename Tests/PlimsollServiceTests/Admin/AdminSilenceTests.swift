@@ -8,7 +8,7 @@ import Testing
 
 /// A holder whose own code blocks keeps nobody from an answer for long.
 @Suite(.timeLimit(.minutes(5))) struct AdminSilenceTests {
-    @Test func `the endpoint goes on, names the silent holder, and keeps the holder's last values`() async throws {
+    @Test func `the endpoint continues, names the silent purgeable, and keeps the purgeable's last values`() async throws {
         var bounds = AdminEndpoint.Bounds()
         // Time runs ahead below: nobody is to be cut off for that.
         bounds.idle = .seconds(100_000_000)
@@ -33,13 +33,13 @@ import Testing
             #expect(try second.answer(to: AdminRequest(.tasks)).ok)
             #expect(try second.answer(to: AdminRequest(.caches)).caches?.first { $0.name == "images" }?.cache?.count == 4)
             let sentences = try #require(try second.answer(to: AdminRequest(.explain)).sentences)
-            #expect(sentences.contains { $0.hasPrefix("The holder \"slow\" has not answered for ") })
+            #expect(sentences.contains { $0.hasPrefix("The purgeable \"slow\" has not answered for ") })
             holder.letGo()
             try await until { try second.answer(to: AdminRequest(.caches)).caches?.contains { $0.unansweredSeconds != nil } == false }
         }
     }
 
-    @Test func `pages answer beside a silent holder, health at once and the rest within the holder's time`() async throws {
+    @Test func `pages answer beside a silent purgeable, health at once and the rest within the purgeable's time`() async throws {
         let clock = ManualClock(), manager = ResourceManager(source: ScriptedPressureSource(), clock: clock), holder = SlowHolder()
         manager.register(holder)
         holder.block()

@@ -91,7 +91,7 @@ import Testing
             try first.start()
             let refusal = failure(path)
             #expect(refusal?.kind == .occupied)
-            #expect(refusal?.description == "process \(getpid()) listens at \(path) already: end it, or choose another path")
+            #expect(refusal?.description == "cannot listen at \(path) because process \(getpid()) already does; end it, or choose another path")
             #expect(try AdminClient(path: path).answer(to: AdminRequest(.status)).ok)
 
             unlink(path)
@@ -107,17 +107,19 @@ import Testing
             let long = directory + "/" + String(repeating: "a", count: 120)
             #expect(
                 failure(long)?.description
-                    == "cannot use \(long) because it has \(long.utf8.count) bytes and the path of a UNIX socket has at most 107; choose a shorter directory")
+                    == "cannot use \(long) because it has \(long.utf8.count) bytes and the path of a UNIX socket has at most 107; choose a shorter directory"
+            )
             let fits = directory + "/" + String(repeating: "a", count: 107 - directory.utf8.count - 1)
             #expect(failure(fits) == nil)
             #expect(failure("admin.sock")?.kind == .path)
             #expect(failure("")?.kind == .path)
             #expect(failure(directory + "/a\0b")?.kind == .path)
             #expect(
-                failure(directory + "/none/s")?.description == "listening at \(directory)/none/s: No such file or directory: its directory must exist"
+                failure(directory + "/none/s")?.description
+                    == "cannot listen at \(directory)/none/s: No such file or directory; its directory must exist"
             )
             try Data("text".utf8).write(to: URL(fileURLWithPath: directory + "/file"))
-            #expect(failure(directory + "/file")?.description.hasPrefix("something that is no socket lies at") == true)
+            #expect(failure(directory + "/file")?.description.hasPrefix("cannot listen at") == true)
             #expect(try String(contentsOfFile: directory + "/file", encoding: .utf8) == "text")
         }
     }
@@ -146,12 +148,15 @@ import Testing
         }
     }
 
-    @Test func `the error tells a missing socket from a dead one`() async throws {
+    @Test func `the error distinguishes a missing socket from a dead one`() async throws {
         try await AdminFixture.withDirectory { directory in
             leave(directory + "/dead")
             let expected: [(String, AdminError.Kind, String)] = [
                 (directory + "/none", .absent, "cannot connect to \(directory)/none because no socket is there"),
-                (directory + "/dead", .absent, "cannot connect to \(directory)/dead because no process listens there; the process that made the socket has ended"),
+                (
+                    directory + "/dead", .absent,
+                    "cannot connect to \(directory)/dead because no process listens there; the process that made the socket has ended"
+                ),
             ]
             for (path, kind, sentence) in expected {
                 do throws(AdminError) {
@@ -184,7 +189,7 @@ import Testing
                 try Self.becomeNobody()
                 let client = try AdminClient(path: path), answer = try client.decode(client.nextLine())
                 #expect(answer.code == "forbidden" && answer.status == nil && answer.process == nil)
-                #expect(answer.error == "user 65534 may not: this service runs as user 0, and answers that one and root")
+                #expect(answer.error == "cannot answer user 65534 because this service runs as user 0; connect as that user or as root")
                 #expect(throws: AdminError.self) { try client.nextLine() }
             }
             #expect(endpoint.counts.refused == 1 && endpoint.counts.connections == 0 && endpoint.counts.requests == 0)

@@ -35,7 +35,7 @@ import Testing
         #expect(settings.metricsInterval == .zero && !settings.notifiesServiceManager)
     }
 
-    @Test func `a former name works, is refused under the new name, and gives way to the new name`() throws {
+    @Test func `a former name works, is refused under the new name, and yields to the new name`() throws {
         for (key, former) in Setting.formerKeys {
             let setting = try #require(Setting.all.first { $0.key == key }), old = Setting.variable(former)
             #expect(problems([old: "wrong"]).map { $0.hasPrefix("\(key) (\(setting.variable)) is \"wrong\"") } == [true], "\(former)")

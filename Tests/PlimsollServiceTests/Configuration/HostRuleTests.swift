@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(arguments: refused)
-    func `any other host is told nothing, and changes nothing`(host: String) async {
+    func `any other host gets no answer, and changes nothing`(host: String) async {
         let pages = pages()
         for page in AdminPages.Page.allCases where !page.isCheck {
             // As a page under that very name would ask: to its browser it is the same site.

@@ -54,11 +54,12 @@ final class LogBook: Sendable {
         var last = PressureLevel.normal
         for (second, level) in levels {
             now.withLock { $0 = .seconds(second) }
-            log.tell(event(level, from: last), manager)
+            log.log(event(level, from: last), manager)
             last = level
         }
         let expected: [(Logger.Level, String)] = [
-            (.warning, "memory level became warning"), (.warning, "memory level became critical"), (.notice, "memory level became warning, down from critical"),
+            (.warning, "memory level became warning"), (.warning, "memory level became critical"),
+            (.notice, "memory level became warning, down from critical"),
             (.notice, "memory level became normal"), (.info, "memory level became critical"), (.notice, "memory level became normal"),
             (.info, "memory level became critical"), (.notice, "memory level became normal"), (.warning, "memory level became critical"),
         ]
@@ -75,8 +76,8 @@ final class LogBook: Sendable {
         (report.asked, report.released) = (.mebibytes(2), .mebibytes(1))
         report.before = Footprint(resident: .mebibytes(10))
         report.after = Footprint(resident: .mebibytes(8))
-        log.tell(report)
-        log.tell(ActionReport(eventID: 0, action: .makeRoom, level: .normal, evidence: [], began: .zero, took: .zero))
+        log.log(report)
+        log.log(ActionReport(eventID: 0, action: .makeRoom, level: .normal, evidence: [], began: .zero, took: .zero))
         #expect(book.entries.map(\.level) == [.info, .debug] && book.entries.map(\.message) == ["release", "make room"])
         let entry = book.entries[0]
         #expect(entry["event"] == "7" && entry["released_bytes"] == "1048576" && entry["resident_fall_bytes"] == "2097152" && entry["mode"] == "live")
@@ -105,23 +106,23 @@ final class LogBook: Sendable {
         func shortage(of requests: Int, looks: Bool) {
             manager.lifecycle.pausables.setPressure(.critical, isQuiescing: false)
             for _ in 0..<requests { #expect(shedder.begin(.sheddable) != nil) }
-            if looks { for _ in 0..<2 { log.look() } }
+            if looks { for _ in 0..<2 { log.poll() } }
             now.withLock { $0 += .seconds(2) }
             #expect(shedder.refusedPerSecond == Double(requests) / 2 && manager.status.admissions.first?.refusedPerSecond == Double(requests) / 2)
             manager.lifecycle.pausables.setPressure(.normal, isQuiescing: false)
             #expect(shedder.refusedPerSecond == nil)
         }
         shortage(of: 0, looks: true)
-        log.look()
+        log.poll()
         #expect(book.entries.isEmpty)
         shortage(of: 3, looks: true)
-        for _ in 0..<2 { log.look() }
+        for _ in 0..<2 { log.poll() }
         #expect(book.entries.map(\.message) == ["started to refuse requests: memory is short", "stopped refusing requests: 3 refused in 2 s"])
         #expect(book.entries.allSatisfy { $0.level == .notice && $0["shedder"] == "front" } && book.entries.first?["extent"] == "open, quarter")
         #expect(book.entries.last?["refused"] == "3 sheddable" && book.entries.last?["reason"] == "3 arrivals" && book.entries.last?["took"] == "2 s")
         // Two that were over before anyone looked.
         for _ in 0..<2 { shortage(of: 1, looks: false) }
-        log.look()
+        log.poll()
         #expect(book.entries.count == 3 && book.entries.last?.message == "stopped refusing requests: 2 refused in 4 s, in 2 shortages")
     }
 

@@ -82,12 +82,12 @@ final class Flag: Sendable {
         }
     }
 
-    @Test func `the beacon hears of a shutdown first: no longer ready, no new token, while the server still serves`() async throws {
+    @Test func `the beacon is notified of a shutdown first: no longer ready, no new token, while the server still serves`() async throws {
         let plimsoll = service(), manager = plimsoll.manager, events = Events()
         let server = Server(events: events) {
             events.add("ready \(manager.lifecycle.readiness.isReady), \(manager.lifecycle.readiness.reason ?? "")")
             let task = manager.beginBackgroundTask("late") { _, _ in }
-            events.add("late task \(task.refusal?.contains("after shutdown") == true ? "refused" : "begun")")
+            events.add("late task \(task.refusal?.contains("has shut down") == true ? "refused" : "begun")")
         }
         try await run([plimsoll, server, plimsoll.shutdownBeacon]) { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
         #expect(events.list == ["serving", "ready false, the process is shutting down", "late task refused", "served"])
@@ -295,7 +295,7 @@ final class Flag: Sendable {
         #expect(manager.shutdownReport?.stragglers == [])
     }
 
-    @Test func `a disabled manager neither looks nor acts, and ends like any other`() async throws {
+    @Test func `a disabled manager neither polls nor acts, and ends like any other`() async throws {
         var settings = ServiceSettings()
         settings.isEnabled = false
         settings.shutdownTaskShare = 0

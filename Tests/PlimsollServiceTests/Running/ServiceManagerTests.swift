@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test func `readiness is told together with the first reading, however late`() async throws {
+    @Test func `readiness is reported together with the first reading, however late`() async throws {
         let source = LateSource(), manager = ResourceManager(source: source)
         source.script.push(usage: .mebibytes(100), limit: .gibibytes(1))
         let link = ServiceManagerLink(manager, try serviceManager()) { Issue.record("\($0)") }
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test func `the service manager hears of readiness, life signs, status, stopping and the time that tasks need`() async throws {
+    @Test func `the service manager receives readiness, life signs, status, stopping and the time that tasks need`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let link = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { Issue.record("\($0)") }
         #expect(link.interval == .milliseconds(500))
@@ -112,20 +112,20 @@ import Testing
             #expect(messages[0].isReady && messages[0].status?.hasPrefix("active") == true)
             let export = manager.beginBackgroundTask("export\n\u{1B}") { task, _ in task.end() }
             export.progress(completed: 2, total: 5)
-            link.look()
+            link.poll()
             let now = said()
             #expect(now.first?.isAlive == true && now.last?.status?.contains("1 background task: export\u{FFFD}\u{FFFD} 40 %") == true)
-            link.look()
+            link.poll()
             // Nothing new but that it is alive.
             #expect(said().map(\.status) == [nil])
             export.progress(completed: .max, total: 3)
-            link.look()
+            link.poll()
             #expect(said().last?.status?.contains(" 100 %") == true)
             manager.beginShutdown(within: .seconds(600))
             link.stopping(within: .seconds(600))
             // While others drain, which comes before the tasks' turn, the service manager's patience is not to end.
             let first = said()
-            #expect(first.count == 1 && first[0].isStopping && first[0].status?.hasPrefix("started to shut down") == true)
+            #expect(first.count == 1 && first[0].isStopping && first[0].status?.hasPrefix("shutting down") == true)
             #expect(first[0].timeoutExtension == .seconds(601))
             group.cancelAll()
             try await group.waitForAll()
@@ -140,13 +140,13 @@ import Testing
         let link = ServiceManagerLink(manager, try serviceManager()) { _ in }
         for round in 0..<300 {
             let task = manager.beginBackgroundTask("export \(round)") { task, _ in task.end() }
-            let crew = (0..<3).map { _ in Thread { link.look() } }
+            let crew = (0..<3).map { _ in Thread { link.poll() } }
             for thread in crew { thread.start() }
             // One of them may be between looking and saying.
             task.progress(completed: 1, total: 2)
-            link.look()
+            link.poll()
             blockUntil { crew.allSatisfy(\.isFinished) }
-            link.look()
+            link.poll()
             #expect(said().compactMap(\.status).last?.hasSuffix("export \(round) 50 %") == true)
             task.end()
         }
@@ -161,17 +161,17 @@ import Testing
         #expect(throws: ServiceManagerError.self) { try other.tell("READY=1") }
         link.stopping(within: .seconds(5))
         #expect(said().isEmpty)
-        link.look()
+        link.poll()
         let messages = said()
         #expect(messages.contains { $0.isStopping && $0.status != nil } && messages.contains { $0.isAlive })
         // While it stays full, it is tried again: at once would be too soon.
         fill()
         let complaints = Mutex(0)
         let patient = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { _ in complaints.withLock { $0 += 1 } }
-        let took = ContinuousClock().measure { patient.look() }
+        let took = ContinuousClock().measure { patient.poll() }
         #expect(took >= .milliseconds(100) && complaints.withLock { $0 } == 1)
         // Somebody takes what lies there a moment after it was found full.
-        let looked = Thread { link.look() }
+        let looked = Thread { link.poll() }
         looked.start()
         var heard: [NotifyMessage] = []
         await until("the word that it is alive") {
@@ -194,10 +194,10 @@ import Testing
         let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
         let manager = ResourceManager(source: ScriptedPressureSource())
         let gone = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? directory + "/gone" : nil })
-        let link = ServiceManagerLink(manager, gone) { log.cannotTell($0) }
+        let link = ServiceManagerLink(manager, gone) { log.cannotNotify($0) }
         for _ in 0..<3 {
             link.stopping(within: .seconds(5))
-            link.look()
+            link.poll()
         }
         #expect(book.entries.map(\.message) == ["cannot notify the service manager"])
     }

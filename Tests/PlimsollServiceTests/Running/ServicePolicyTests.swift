@@ -46,7 +46,7 @@ import Testing
         for task in tasks { task.end() }
     }
 
-    @Test func `C20 a service joins a life cycle before its manager runs, and readiness tells that nothing was launched`() throws {
+    @Test func `C20 a service joins a life cycle before its manager runs, and readiness reports that nothing was launched`() throws {
         let status = try service([:], over: .standard).manager.status.lifecycle
         #expect(status.state == "notRunning" && !status.isReady && status.reason == "not launched")
     }

@@ -212,7 +212,7 @@ struct ShedTests {
         #expect(policy.problem?.contains("allowed is 0...86400") == true)
     }
 
-    @Test func `a refusal's text tells the client to retry later`() throws {
+    @Test func `a refusal's text asks the client to retry later`() throws {
         let shedder = shedder()
         shedder.quiesce(to: .narrowed(to: .quarter))
         let refusal = try #require(shedder.begin(.sheddable))

@@ -99,7 +99,7 @@ import Testing
         if !hasChosenSeed { #expect(refused > 10_000, "hardly anything was damaged") }
     }
 
-    @Test func `C36 an explanation tells the action done to a unit, the reason and the result`() {
+    @Test func `C36 an explanation names the action on a unit, the reason and the result`() {
         let end = Decision(at: .seconds(12), unit: "web", action: .end(.ask(grace: .seconds(10))), reason: "it stands\u{1b}[2J still")
         let other = Decision(at: .seconds(12), unit: "other", action: .suspend, reason: "no")
         let records = [
@@ -110,7 +110,7 @@ import Testing
             Explanation(of: "web", from: records).description == """
                 web:
                   12 s  The unit was asked to end within 10 s because it stands\u{FFFD}[2J still (memory was at level critical, 200 MiB short). \
-                That took 0.3 s and brought 300 MiB back.
+                That took 0.3 s and freed 300 MiB.
                 """)
         #expect(Explanation(of: "nobody", from: records).description == "nobody: no action so far.")
     }

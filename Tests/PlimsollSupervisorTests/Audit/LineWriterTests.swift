@@ -132,7 +132,7 @@ import Testing
 
     // MARK: What is told
 
-    @Test func `lines of a kind are told a few times, and then counted`() {
+    @Test func `lines of a kind are reported a few times, and then counted`() {
         var pacer = ComplaintPacer()
         func admits(_ number: Int, _ unit: String = "web", _ text: String = "is refused", at now: Duration) -> Bool {
             pacer.admits("process \(number) \(text)", of: unit, at: now)
@@ -141,11 +141,11 @@ import Testing
         #expect((0..<1000).count { admits($0, at: .seconds(1)) } == ComplaintPacer.burst)
         #expect(admits(1, "other", at: .seconds(1)) && admits(1, "web", "is another kind", at: .seconds(1)))
         #expect(pacer.nextDue == .seconds(31) && overdue(at: .seconds(30)).isEmpty)
-        #expect(overdue(at: .seconds(31)) == ["web: 995 more lines like this were not told: process 999 is refused"])
+        #expect(overdue(at: .seconds(31)) == ["web: withheld 995 more lines like this: process 999 is refused"])
         #expect(pacer.nextDue == nil && admits(0, at: .seconds(32)))
         // What is withheld at the end is told then.
         for number in 0..<10 { _ = admits(number, at: .seconds(33)) }
-        #expect(overdue(at: .seconds(34), isOver: true) == ["web: 6 more lines like this were not told: process 9 is refused"])
+        #expect(overdue(at: .seconds(34), isOver: true) == ["web: withheld 6 more lines like this: process 9 is refused"])
     }
 
     @Test func `the limiter remembers few kinds of line among many`() {

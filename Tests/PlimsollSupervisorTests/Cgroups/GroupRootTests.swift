@@ -66,9 +66,9 @@ import Testing
         defer { remove(path, [:].keys) }
         let group = try UnitGroup("web", [GroupDirectory(.unified, path, isOurs: false)], own: OwnGroups())
         #expect(group.suspension == .stop && group.swapped == nil && group.reclaimable == .zero)
-        #expect(try group.setLimits(request: nil, limit: 4096) == ["memory of web is not set: its groups have no memory controller"])
+        #expect(try group.setLimits(request: nil, limit: 4096) == ["cannot set memory of web: its groups have no memory controller"])
         #expect(try group.setWeights(for: .deferred).count == 2)
-        #expect(try group.throttle(true)?.hasPrefix("web is not throttled") == true)
+        #expect(try group.throttle(true)?.hasPrefix("cannot throttle web") == true)
         #expect { _ = try group.pushOut(1) } throws: { "\($0)".contains("no memory controller") }
     }
 

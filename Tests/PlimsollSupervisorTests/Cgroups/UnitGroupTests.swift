@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `K36 processes that start others without end stand still, and end when killed`() throws {
+    func `K36 processes that fork without end can be frozen, and end when killed`() throws {
         let group = try Workbench.root().make("storm")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
         defer { Workbench.clear(group, child) }

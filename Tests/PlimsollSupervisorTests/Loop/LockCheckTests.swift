@@ -15,19 +15,19 @@ struct LockCheckTests {
         #expect(sight.areHeld == false && !sight.isDue(at: .seconds(60)))
     }
 
-    @Test func `C48 an answer from before a unit was ready tells nothing of present locks`() {
+    @Test func `C48 an answer from before a unit was ready says nothing of present locks`() {
         var sight = LockCheck()
         sight.begin()
-        sight.look(at: .milliseconds(10))
+        sight.startCheck(at: .milliseconds(10))
         sight.becameReady(at: .milliseconds(32))
         sight.answer(true, asked: .milliseconds(10), counts: true)
         #expect(sight.areHeld == nil)
-        sight.look(at: .seconds(2))
+        sight.startCheck(at: .seconds(2))
         sight.answer(true, asked: .seconds(2), counts: true)
         #expect(sight.areHeld == true && !sight.isDue(at: .milliseconds(2999)) && sight.isDue(at: .seconds(3)))
     }
 
-    @Test func `C48 a lasting lock is looked at each second, and a new way out discards the old answer`() {
+    @Test func `C48 a lasting lock is checked each second, and a new departure discards the old answer`() {
         var sight = LockCheck()
         sight.begin()
         sight.becameReady(at: .zero)
@@ -35,7 +35,7 @@ struct LockCheckTests {
         // A unit that says again and again that it is ready has no further looks made.
         sight.becameReady(at: .milliseconds(500))
         #expect(sight.areHeld == true && !sight.isDue(at: .milliseconds(999)) && sight.isDue(at: .seconds(1)))
-        sight.look(at: .seconds(1))
+        sight.startCheck(at: .seconds(1))
         #expect(!sight.isDue(at: .seconds(5)))
         sight.begin()
         sight.answer(false, asked: .seconds(1), counts: false)

@@ -104,7 +104,7 @@ import Testing
     @Test(
         .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
         .needs(Workbench.found.capabilities["weights"]!.isLive, "no processor weights here"))
-    func `C37 a background unit gets the background shares, and the earlier shares again in front`() async throws {
+    func `C37 a background unit gets the background shares, and the earlier shares again in the foreground`() async throws {
         let directory = Fixture.Directory(), front = "\(directory.path)/front"
         let fleet = try RunningFleet([linked("web", front), .shell("other")])
         let isNew = Workbench.found.capabilities["weights"]!.detail.hasSuffix("cpu.weight"),

@@ -64,7 +64,7 @@ import Testing
         let fleet = try RunningFleet([perl("web", script) { $0.notify = true }])
         func main() -> Int32? { Int32(fleet.text("web.process").prefix { $0 != " " }) }
         #expect(await fleet.waits { fleet.state("web") == .running && !fleet.problems.isEmpty })
-        #expect(fleet.problems == ["web: process \(stranger.pid) is not followed as its main one: it is none of its own"])
+        #expect(fleet.problems == ["web: ignored process \(stranger.pid) as main process: it is not a process of the unit"])
         let child = try #require(main())
         #expect(fleet.state("web") == .running && RunningFleet.isRunning(child))
         kill(child, SIGTERM)

@@ -37,7 +37,7 @@ struct RunningShortageTests {
         }
     }
 
-    @Test func `C77 C90 a background unit is told, frozen and ended before any unit in front is touched`() async throws {
+    @Test func `C77 C90 a background unit is notified, frozen and ended before any foreground unit is touched`() async throws {
         let fleet = try RunningFleet(trio()) { ($0.policy.leaveTime, $0.audit) = (.milliseconds(50), $0.directory + "/journal") }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         // Whoever connects there hears what the unit hears.
@@ -186,7 +186,7 @@ struct RunningShortageTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `a dry run tells decisions and touches no unit`() async throws {
+    @Test func `a dry run reports decisions and touches no unit`() async throws {
         let fleet = try RunningFleet(trio()) { ($0.policy.isDryRun, $0.policy.leaveTime) = (true, .zero) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         fleet.push()

@@ -69,7 +69,7 @@ struct RunningSpeakersTests {
         #expect(
             (try? GroupText.read("\(directory.path)/heard").get()).map { String(decoding: $0, as: UTF8.self) }
                 == "1 refused because=unknown-process\n")
-        let line = "user 65534 is refused: notifyAccess: main lets its main process, that process's user and root speak for it"
+        let line = "user 65534: notifyAccess: main allows the main process, its user and root"
         #expect(fleet.problems.allSatisfy { $0.hasPrefix("web: ") && $0.hasSuffix(line) }, "\(fleet.problems)")
         #expect(await fleet.stop())
     }
@@ -85,7 +85,7 @@ struct RunningSpeakersTests {
         #expect(fleet.state("mute") == .running)
         #expect(
             fleet.problems.allSatisfy {
-                $0.hasPrefix("mute: what is said by process") && $0.hasSuffix("notifyAccess: none lets none of its processes speak for it")
+                $0.hasPrefix("mute: refused a notification of process") && $0.hasSuffix("notifyAccess: none allows no process")
             })
         #expect(await fleet.stop())
     }
@@ -155,7 +155,7 @@ struct RunningSpeakersTests {
         #expect(await next.stop())
     }
 
-    @Test func `a flood of strangers' words gets no healthy unit killed, and does not cause a look at all units per word`() async throws {
+    @Test func `a flood of messages from strangers gets no healthy unit killed, and causes no scan of all units per message`() async throws {
         // It says forty times that it is alive, each time within a tenth of its watchdog's time, and ends well.
         let alive = """
             become(65534); say_it("WATCHDOG_USEC=2000000\\nREADY=1"); mark('\(directory.path)/up');
@@ -260,7 +260,7 @@ struct RunningSpeakersTests {
         }
     }
 
-    @Test func `K38 a process that speaks often is looked up once, and a new process of that pid anew`() throws {
+    @Test func `K38 a process that sends often is looked up once, and a new process with that pid again`() throws {
         let cache = SpeakerCache(), child = try Workbench.shell("exec sleep 1000", in: nil).child
         var finds = 0
         func speak(_ user: UInt32 = 0, isKnown: Bool = false, at now: Duration, run: UInt64? = 7) -> UInt64? {

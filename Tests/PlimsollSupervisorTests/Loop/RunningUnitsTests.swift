@@ -136,7 +136,7 @@ import Testing
         #expect(await fleet.waits { process() != nil })
         let first = process()
         #expect(await fleet.waits { process().map { $0 != first } ?? false })
-        #expect(fleet.problems.first == "web: it is killed, as it has not said for \(Duration.milliseconds(300)) that it is alive")
+        #expect(fleet.problems.first == "web: killed: it did not report for \(Duration.milliseconds(300)) that it was alive (WATCHDOG=1)")
         #expect(await fleet.stop())
     }
 

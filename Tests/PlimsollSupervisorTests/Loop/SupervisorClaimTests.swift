@@ -15,7 +15,7 @@ import Testing
         } catch { return "\(error)" }
     }
 
-    @Test func `a second supervisor of a directory is refused, and told the holder`() async throws {
+    @Test func `a second supervisor of a directory is refused with the pid of the first`() async throws {
         let first = try RunningFleet([.shell("web")])
         #expect(await first.waits { first.state("web") == .running })
         let pid = first.text("web.process")
@@ -24,7 +24,7 @@ import Testing
         let text = try #require(
             error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) })
         #expect(
-            text.contains("another supervisor has the directory \(first.directory.path): process \(getpid());"),
+            text.contains("cannot use the directory \(first.directory.path) because another supervisor does: process \(getpid());"),
             "\(text)")
         #expect(first.state("web") == .running && first.text("web.process") == pid)
         #expect(
@@ -43,7 +43,7 @@ import Testing
         let text = try #require(
             error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) })
         #expect(
-            text.contains("another supervisor has the prefix \(options.prefix) in ")
+            text.contains("cannot use the prefix \(options.prefix) in ")
                 && text.contains("process \(getpid());"), "\(text)")
         #expect(first.state("web") == .running)
         #expect(await first.stop() && first.problems.isEmpty, "\(first.problems)")

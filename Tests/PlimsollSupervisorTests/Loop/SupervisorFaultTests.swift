@@ -66,7 +66,7 @@ import Testing
         faults_arm(FAULT_PIDFD_OPEN, 1, 1, number)
         #expect(try await isStartedAgain("web", of: fleet))
         #expect(faults_count(FAULT_PIDFD_OPEN) >= 1)
-        #expect(fleet.problems.contains { $0.contains("web: cannot start /bin/sh: no process could be made") }, "\(fleet.problems)")
+        #expect(fleet.problems.contains { $0.contains("web: cannot start /bin/sh: cannot fork") }, "\(fleet.problems)")
         #expect(await endsWell(fleet, other))
     }
 
@@ -152,7 +152,7 @@ import Testing
         #expect(await fleet.waits { faults_count(kind) > calls && fleet.guardian.map { $0 != first } ?? false })
         fleet.push()
         #expect(await fleet.waits { fleet.records.contains { $0.action == .suspend && $0.result?.failure == nil && $0.result != nil } })
-        #expect(fleet.problems.contains { $0.contains("the guard can't be started again") }, "\(fleet.problems)")
+        #expect(fleet.problems.contains { $0.contains("cannot restart the guard") }, "\(fleet.problems)")
         #expect(await endsWell(fleet, other))
         #expect(await fleet.waits { guards().isEmpty })
     }
@@ -243,7 +243,7 @@ import Testing
         }
     }
 
-    @Test func `C14 a process without a group that can't be looked at now has neither ended nor stopped`() throws {
+    @Test func `C14 a process without a group that can't be inspected now has neither ended nor stopped`() throws {
         faults_join()
         defer { faults_disarm() }
         let group = try UnitGroup("loose", [], own: OwnGroups())

@@ -53,7 +53,7 @@ private struct EngineStorm {
         let before = units[index].charge
         if failure == nil {
             switch decision.action {
-            case .warn(let level): (units[index].told, units[index].toldAt) = (level, now)
+            case .warn(let level): (units[index].notified, units[index].notifiedAt) = (level, now)
             case .release(let amount): units[index].charge -= min(units[index].charge, chance(0.5) ? amount : .zero)
             case .background: (units[index].state, units[index].since, units[index].backgroundSince) = (.leaving, now, now)
             case .suspend: (units[index].state, units[index].since) = (chance(0.8) ? .suspended : .suspending, now)
@@ -153,7 +153,7 @@ private struct EngineStorm {
             "not exercised: \(ends) ends, \(foregroundEnds) in front, \(decided) decisions")
     }
 
-    @Test func `a dry run only tells decisions`() {
+    @Test func `a dry run only reports decisions`() {
         var said = 0
         for seed in seeds(0..<300) {
             var storm = EngineStorm(seed: seed, isDryRun: true)
@@ -172,7 +172,7 @@ private struct EngineStorm {
         if !hasChosenSeed { #expect(said > 1000) }
     }
 
-    @Test func `an engine looked at on request comes to rest`() {
+    @Test func `an engine polled on request comes to rest`() {
         for seed in seeds(0..<300) {
             var storm = EngineStorm(seed: seed)
             var looks = 0

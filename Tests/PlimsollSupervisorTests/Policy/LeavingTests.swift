@@ -127,7 +127,7 @@ import Testing
         #expect(engine.words(fleet(90, .critical, short: 300, [over])) == ["job: ask 10 s"])
     }
 
-    @Test mutating func `C36 a throttled unit's grace is cut short before any unit in front is touched`() {
+    @Test mutating func `C36 a throttled unit's grace is cut short before any foreground unit is touched`() {
         let over = unit("job", .background, .leaving) {
             ($0.allowance, $0.backgroundSince, $0.isWarnable, $0.suspension) = (.seconds(60), .zero, false, .never)
             ($0.isThrottled, $0.throttledSince) = (true, .seconds(60))

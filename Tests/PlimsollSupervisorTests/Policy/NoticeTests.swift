@@ -15,7 +15,7 @@ import Testing
                 let milliseconds = Int(now / .milliseconds(1))
                 told.append("\(milliseconds) \(decision.unit) \(level)")
                 guard let index = units.firstIndex(where: { $0.name == decision.unit }) else { continue }
-                (units[index].told, units[index].toldAt) = (level, now)
+                (units[index].notified, units[index].notifiedAt) = (level, now)
             }
             guard let wait = engine.nextLook(after: fleet) else { break }
             now += wait
@@ -29,22 +29,22 @@ import Testing
         unit("still", .background, .suspended, 1),
     ]
 
-    @Test mutating func `C77 K31 the least important units hear first, then the largest, every quarter second, and again after 25 s`() {
+    @Test mutating func `C77 K31 the least important units are notified first, then the largest, every quarter second, and again after 25 s`() {
         let told = notices(units.dropLast(), .warning, short: 100, from: 0, for: 26)
         let round = ["0 large warning", "250 small warning", "500 web warning"]
         #expect(told == round + ["25000 large warning", "25250 small warning", "25500 web warning"])
     }
 
-    @Test mutating func `C77 a fall of level is told after half a second`() {
+    @Test mutating func `C77 a fall of level is reported after half a second`() {
         var units = Array(units.prefix(2))
-        for index in units.indices { (units[index].told, units[index].toldAt) = (.critical, .zero) }
+        for index in units.indices { (units[index].notified, units[index].notifiedAt) = (.critical, .zero) }
         #expect(notices(units, .normal, short: 0, from: 60, for: 20) == ["60500 small normal", "60750 web normal"])
     }
 
-    @Test mutating func `a rise is told at once, even just after a notice of the level below`() {
+    @Test mutating func `a rise is reported at once, even just after a notice of the level below`() {
         var told = units[0]
         #expect(engine.words(fleet(1, .warning, short: 10, [told])) == ["web: warn warning", "web: release 10 MiB"])
-        (told.told, told.toldAt) = (.warning, .seconds(1))
+        (told.notified, told.notifiedAt) = (.warning, .seconds(1))
         #expect(engine.words(fleet(1.25, .critical, short: 10, [told])) == ["web: warn critical", "web: release 10 MiB"])
     }
 
@@ -54,11 +54,11 @@ import Testing
         #expect(engine.words(fleet(2, .warning, short: 200, units)) == ["b: warn warning", "b: release 50 MiB"])
     }
 
-    @Test mutating func `T31 a frozen unit is told nothing`() {
+    @Test mutating func `T31 a frozen unit receives no notice`() {
         #expect(engine.words(fleet(1, .critical, short: 100, [unit("still", .foreground, .suspending), unit("off", .foreground, .stopped)])) == [])
     }
 
-    @Test mutating func `a unit started again is told again`() {
+    @Test mutating func `a restarted unit is notified again`() {
         var web = units[0]
         #expect(engine.words(fleet(1, .warning, short: 10, [web])).first == "web: warn warning")
         #expect(engine.words(fleet(2, .warning, short: 10, [web])) == [])

@@ -141,7 +141,7 @@ import Testing
         #expect(engine.words(fleet(2, .warning, short: 100, units)) == ["a: kill"])
     }
 
-    @Test mutating func `C75 the least important unit in front goes last of all, after patience, and the most important never`() {
+    @Test mutating func `C75 the least important foreground unit ends last of all, after patience, and the most important never`() {
         let units = [unit("web", .foreground, importance: 900), unit("admin", .foreground, importance: 100)]
         #expect(!engine.words(fleet(0, .critical, short: 50, units)).contains { $0.contains("ask") })
         #expect(!engine.words(fleet(9, .critical, short: 50, units)).contains { $0.contains("ask") })
@@ -154,7 +154,7 @@ import Testing
         }
     }
 
-    @Test mutating func `the last unit in front is ended only if that unit alone can end the shortage`() {
+    @Test mutating func `the last foreground unit is ended only if that unit alone can end the shortage`() {
         let web = unit("web", .foreground, .running, 100, importance: 900)
         _ = engine.decide(fleet(0, .critical, short: 150, [web]))
         #expect(!engine.words(fleet(20, .critical, short: 150, [web])).contains("web: ask 10 s"))
@@ -162,7 +162,7 @@ import Testing
         #expect(engine.words(fleet(21, .critical, short: 60, [web])) == ["web: ask 10 s"])
     }
 
-    @Test mutating func `the most important unit in front is not ended because another can't be`() {
+    @Test mutating func `the most important foreground unit is not ended because another can't be`() {
         let units = [unit("web", .foreground, .running, 500, importance: 900), unit("admin", .foreground, importance: 100)]
         _ = engine.decide(fleet(0, .critical, short: 50, units))
         #expect(engine.words(fleet(10, .critical, short: 50, units), failure: "not permitted").contains("admin: ask 10 s"))

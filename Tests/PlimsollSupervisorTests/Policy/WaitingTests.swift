@@ -51,7 +51,7 @@ import Testing
         let units = asked { $0.isSaved = true }
         let decisions = engine.decide(running(2, lasts: 3, units))
         #expect(decisions.map(\.words) == ["first: kill"])
-        #expect(decisions[0].reason == "it was asked 2 s ago and has nothing to lose, and memory lasts for 3000 ms only")
+        #expect(decisions[0].reason == "the unit was asked 2 s ago and has saved its state, and memory lasts for 3000 ms only")
         #expect(engine.words(running(2.1, lasts: 3, units)) == [])
     }
 
@@ -60,7 +60,7 @@ import Testing
         #expect(engine.words(running(2, lasts: 3, units)) == ["next: ask 10 s"])
     }
 
-    @Test mutating func `C75 no unit in front is touched while a given-up unit behind is still there`() {
+    @Test mutating func `C75 no foreground unit is touched while a given-up background unit still exists`() {
         let web = unit("web", .foreground, importance: 1), shop = unit("shop", .foreground, importance: 900)
         var units = asked() + [web, shop]
         #expect(engine.words(running(2, lasts: 3, units)).first == "next: ask 10 s")
@@ -68,7 +68,7 @@ import Testing
         for second in 3..<20 { #expect(!engine.words(running(Double(second), short: 900, lasts: 1, units)).contains { $0.contains("ask") }) }
     }
 
-    @Test func `a unit that does not end when asked no longer costs the one in front memory`() {
+    @Test func `a unit that does not end when asked no longer costs the foreground unit memory`() {
         func run(tellsTimeLeft: Bool) -> (peak: ByteCount, drawing: String) {
             let slow = SimulatedUnit(
                 unit("slow", .background, .running, 300, importance: 1) { $0.suspension = .never }, habits: [.ignoresWarnings, .ignoresTerm])

@@ -97,7 +97,9 @@ import Testing
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         #expect(output.line() == "ready")
         let started = try #require(child.started)
-        #expect { _ = try Child.adopt(child.pid, started: started + 1) } throws: { "\($0)".contains("the process has ended and another has its number") }
+        #expect { _ = try Child.adopt(child.pid, started: started + 1) } throws: {
+            "\($0)".contains("the process has ended and another has its number")
+        }
         let adopted = try Child.adopt(child.pid, started: started)
         #expect(adopted.isAdopted && adopted.ending == nil && adopted.started == started)
         child.signal(SIGKILL)
@@ -108,7 +110,7 @@ import Testing
     }
 
     @Test(.needs(access("/usr/bin/flock", X_OK) == 0, "no flock to take a lock with"))
-    func `C48 the holder of a lock is found, and no other process`() throws {
+    func `C48 the process that holds a lock is found, and no other process`() throws {
         let file = "\(Workbench.directory)/\(Workbench.prefix())"
         defer { unlink(file) }
         let (holder, output) = try Workbench.shell("exec 9>\(file); flock 9; echo ready; sleep 1000 9>&-", in: nil)

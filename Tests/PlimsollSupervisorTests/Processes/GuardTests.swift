@@ -155,14 +155,14 @@ import Testing
         var answer: Int32 = 0, count = 0
         while answer == 0, count < 2 * Int(PLIMSOLL_GUARD_CAPACITY) {
             var record = record(PLIMSOLL_GUARD_UNIFIED, UInt64(count) + 1)
-            answer = plimsoll_guard_tell(socket, &record, file, 20_000)
+            answer = plimsoll_guard_send(socket, &record, file, 20_000)
             count += 1
         }
         #expect(count == Int(PLIMSOLL_GUARD_CAPACITY) + 1 && answer == -ENOSPC || answer == -EMFILE)
         var forget = record(PLIMSOLL_GUARD_FORGET, 1)
-        #expect(plimsoll_guard_tell(socket, &forget, -1, 20_000) == 0)
+        #expect(plimsoll_guard_send(socket, &forget, -1, 20_000) == 0)
         var again = record(PLIMSOLL_GUARD_UNIFIED, 50_000)
-        #expect(plimsoll_guard_tell(socket, &again, file, 20_000) == 0)
+        #expect(plimsoll_guard_send(socket, &again, file, 20_000) == 0)
     }
 
     @Test func `a late answer is not taken for another record's`() throws {
@@ -177,10 +177,10 @@ import Testing
         #expect(plimsoll_pidfd_signal(pidfd, SIGSTOP) == 0)
         // No file comes with it: refused.
         var refused = record(PLIMSOLL_GUARD_UNIFIED, 1)
-        #expect(plimsoll_guard_tell(socket, &refused, -1, 50) == -ETIMEDOUT)
+        #expect(plimsoll_guard_send(socket, &refused, -1, 50) == -ETIMEDOUT)
         #expect(plimsoll_pidfd_signal(pidfd, SIGCONT) == 0)
         var forget = record(PLIMSOLL_GUARD_FORGET, 2)
-        #expect(plimsoll_guard_tell(socket, &forget, -1, 20_000) == 0)
+        #expect(plimsoll_guard_send(socket, &forget, -1, 20_000) == 0)
     }
 
     @Test func `T32 a silent guard is replaced by one that knows of the stopped processes`() throws {

@@ -69,7 +69,7 @@ import Testing
         #expect(await fleet.waits { fleet.state("web") == .stopped && fleet.report("web")?.charge == .mebibytes(8) })
         fleet.push()
         #expect(await fleet.waits { fleet.report("web")?.charge == .zero })
-        #expect(fleet.problems == ["web: 1 descriptors with 8 MiB of memory, kept for its next start, are closed: memory is critical"])
+        #expect(fleet.problems == ["web: closed 1 descriptors with 8 MiB of memory, kept for the next start: memory is critical"])
         #expect(await fleet.stop())
     }
 }

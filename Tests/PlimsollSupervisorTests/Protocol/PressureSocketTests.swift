@@ -25,7 +25,7 @@ import Testing
         #expect(!Fixture.isReadable(socket.file, within: 0) && socket.connectionCount == 1)
     }
 
-    @Test func `C77 Plimsoll's own source hears the warning as an announced level, also after a late connection`() throws {
+    @Test func `C77 Plimsoll's own source receives the warning as an announced level, also after a late connection`() throws {
         let socket = try PressureSocket(directory: directory.path, unit: "web")
         let environment = LinuxPressureSource.Environment(
             watch: socket.environment["MEMORY_PRESSURE_WATCH"], write: socket.environment["MEMORY_PRESSURE_WRITE"])
@@ -44,7 +44,7 @@ import Testing
         #expect(try second.read(at: .seconds(1)).announced == .warning)
     }
 
-    @Test func `a client that does not read is not waited for, and other clients hear`() throws {
+    @Test func `a client that does not read is not waited for, and other clients are notified`() throws {
         let socket = try PressureSocket(directory: directory.path, unit: "web")
         let (deaf, listener) = (Fixture.connect(socket.path), Fixture.connect(socket.path))
         defer {

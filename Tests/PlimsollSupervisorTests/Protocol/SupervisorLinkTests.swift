@@ -96,7 +96,7 @@ import Testing
         #expect(error?.description == reason && error?.isAlone == (path ?? "").isEmpty)
     }
 
-    @Test func `a service tells the state and the holdings, and releases the requested bytes`() async throws {
+    @Test func `a service reports the state and the held bytes, and releases the requested bytes`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), holder = Holder()
         manager.register("images", byteCount: { holder.held }, release: { (bytes: Int) in holder.release(bytes) })
         let link = try link(manager, supervisor)
@@ -294,7 +294,7 @@ import Testing
         try await running.value
     }
 
-    @Test func `C77 a told level is an announced level`() async throws {
+    @Test func `C77 a level from the supervisor is an announced level`() async throws {
         let supervisor = try Supervisor(directory)
         let source = LinuxPressureSource(options: .init(usesTriggers: false), kernel: HostKernel())
         let manager = ResourceManager(source: source)
@@ -334,7 +334,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `a service is told of the coming end`() async throws {
+    @Test func `a service is notified of the coming end`() async throws {
         let supervisor = try Supervisor(directory), ended = Mutex<Duration?>(nil), parker = Parker()
         let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor) { grace in
             ended.withLock { $0 = grace }
@@ -358,7 +358,7 @@ import Testing
         }
     }
 
-    @Test func `T29 a link outlives a supervisor, and tells the next one the whole state`() async throws {
+    @Test func `T29 a link outlives a supervisor, and sends the next one the whole state`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         var supervisor: Supervisor? = try Supervisor(directory)
         let link = try link(manager, supervisor!)
@@ -375,7 +375,7 @@ import Testing
         #expect(link.status.connections == 4)
     }
 
-    @Test func `a released link says goodbye, and a refused one goes on asking`() async throws {
+    @Test func `a released link sends bye, and a refused one retries`() async throws {
         let supervisor = try Supervisor(directory)
         do {
             let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor)

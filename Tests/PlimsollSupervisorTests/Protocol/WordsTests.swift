@@ -16,16 +16,16 @@ import Testing
         func turn(at now: Duration = .zero) { for event in server.turn(at: now) { if case .opened(let opened) = event { peer = opened } } }
         while peer == nil { turn() }
         let id = try #require(peer?.id)
-        #expect(!server.hasUnheard(id) && !server.hasUnheard(99))
+        #expect(!server.hasUnread(id) && !server.hasUnread(99))
         Fixture.send(file, "3 saved is=no\n".utf8)
-        #expect(server.hasUnheard(id))
+        #expect(server.hasUnread(id))
         turn()
-        #expect(!server.hasUnheard(id))
+        #expect(!server.hasUnread(id))
         // Who has said too much is not read for a while: what it says then is not known.
         for number in 4..<300 { Fixture.send(file, "\(number) locks held=no\n".utf8) }
         for _ in 0..<5 { turn() }
-        #expect(server.counters.rests == 1 && server.hasUnheard(id))
+        #expect(server.counters.rests == 1 && server.hasUnread(id))
         for _ in 0..<5 { turn(at: .seconds(10)) }
-        #expect(!server.hasUnheard(id))
+        #expect(!server.hasUnread(id))
     }
 }

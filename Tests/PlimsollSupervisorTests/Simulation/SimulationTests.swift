@@ -18,7 +18,7 @@ import Testing
         #expect(run.drawing.contains("!") && !run.decisions.contains { $0.action.kind == .end }, "\n\(run.drawing)")
     }
 
-    @Test func `a background unit leaves, is frozen and goes before the growing one in front`() {
+    @Test func `a background unit leaves, is frozen and ends before the growing foreground unit`() {
         let run = simulate(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500, importance: 900), growth: .mebibytes(30), habits: .ignoresWarnings),
@@ -30,7 +30,7 @@ import Testing
     @Test(arguments: [
         SimulatedUnit.Habits.refusesToLeave, .neverFreezes, .comesStraightBack, .ignoresTerm, [.neverFreezes, .ignoresTerm, .refusesToLeave],
     ])
-    func `the unit in front lives beside a background unit of any behaviour`(habits: SimulatedUnit.Habits) {
+    func `the foreground unit survives beside a background unit of any behaviour`(habits: SimulatedUnit.Habits) {
         let run = simulate(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500, importance: 900), growth: .mebibytes(3), habits: .ignoresWarnings),
@@ -60,6 +60,6 @@ import Testing
         let first = simulate(units, limit: 1000, for: 30), second = simulate(units, limit: 1000, for: 30)
         #expect(first.drawing == second.drawing && first.journal == second.journal)
         let text = Explanation(of: "job", from: first.journal).description
-        #expect(text.contains("It was sent to the background") && text.contains("That took"))
+        #expect(text.contains("The unit was sent to the background") && text.contains("That took"))
     }
 }

@@ -6,7 +6,7 @@ import Testing
         try UnitsFile("version: 1\nunits:\n" + lines.map { "  \($0)\n" }.joined()).units
     }
 
-    @Test func `a new file's additions, removals, changes in place and restarts are told apart`() throws {
+    @Test func `a new file's additions, removals, changes in place and restarts are distinguished`() throws {
         let old = try units(
             "a: {command: [/a]}", "b: {command: [/b], importance: 1}", "c: {command: [/c], environment: {K: v}}", "d: {command: [/d]}",
             "e: {process: 5}")

@@ -113,8 +113,8 @@ import Testing
         ("directory: /srv/../etc", "U:5:16: unit \"web\": key \"directory\": is \"/srv/../etc\", which holds . or .. components"),
         ("process: 7", "U:4:5: unit \"web\": has command and process of the keys command, process and group; exactly one is needed"),
         ("dependencies: web", "U:5:19: unit \"web\": key \"dependencies\": is \"web\"; allowed is a list of units"),
-        ("dependencies: [wob]", "U:5:20: unit \"web\": key \"dependencies\": there is no unit \"wob\""),
-        ("dependencies: [web]", "U:5:20: unit \"web\": key \"dependencies\": goes round: web -> web; leave one out"),
+        ("dependencies: [wob]", "U:5:20: unit \"web\": key \"dependencies\": the file has no unit \"wob\""),
+        ("dependencies: [web]", "U:5:20: unit \"web\": key \"dependencies\": is a cycle: web -> web; leave one out"),
         ("{}: 1", "U:5:5: unit \"web\": a key is a map; allowed is text"),
         ("role: &r background", "U:5:11: \"&r\" is an anchor; anchors and aliases are not allowed; write the value in full, or quote text"),
         ("role: !!int 5", "U:5:11: the tag tag:yaml.org,2002:int is not allowed"),
@@ -198,11 +198,11 @@ import Testing
         #expect(told[4] == "U:11:3: the key \"web\" occurs twice, first in line 3; once is allowed")
     }
 
-    @Test func `circles of dependencies are reported as a way round`() {
+    @Test func `cycles of dependencies are reported with their path`() {
         let text =
             "version: 1\nunits:\n  a: {command: [/a], dependencies: [b]}\n  b: {command: [/b], dependencies: [c]}\n  c: {command: [/c], dependencies: [a, d]}\n  d: {command: [/d], dependencies: [d]}\n"
         let told = problems(text)
-        #expect(told.count == 2 && told[0].hasSuffix("goes round: a -> b -> c -> a; leave one out") && told[1].contains("d -> d"), "\(told)")
+        #expect(told.count == 2 && told[0].hasSuffix("is a cycle: a -> b -> c -> a; leave one out") && told[1].contains("d -> d"), "\(told)")
         #expect(told[0].hasPrefix("U:5:37: unit \"c\": key \"dependencies\""))
     }
 
@@ -211,7 +211,7 @@ import Testing
             "version: 1\nunits:\n" + (0..<count).map { "  u\($0): {command: [/u]\($0 + 1 < count ? ", dependencies: [u\($0 + 1)]" : "")}\n" }.joined()
         }
         #expect(try UnitsFile(row(1000)).units.count == 1000)
-        #expect(problems(row(1001)).contains { $0.hasSuffix("there are more than 1000 units") })
+        #expect(problems(row(1001)).contains { $0.hasSuffix("the file has more than 1000 units") })
     }
 
     // MARK: Bombs
@@ -226,9 +226,9 @@ import Testing
     }
 
     @Test func `files that are too long, too deep or no text are refused`() {
-        #expect(problems(String(repeating: "#", count: 1 << 20) + "\n").first == "U: the file has 1048577 bytes; allowed are 1048576")
+        #expect(problems(String(repeating: "#", count: 1 << 20) + "\n").first == "U: the file has 1048577 bytes; allowed are at most 1048576")
         #expect(problems("version: " + String(repeating: "[", count: 500_000)).count == 1)
-        #expect(problems("version: 1\nunits: \u{1}").first?.contains("it is not YAML text") == true)
+        #expect(problems("version: 1\nunits: \u{1}").first?.contains("the file is not YAML text") == true)
         #expect(throws: UnitsFileError.self) { try UnitsFile(path: "/dev/zero") }
         #expect(throws: UnitsFileError.self) { try UnitsFile(path: "/nonexistent/UNITS.yaml") }
     }

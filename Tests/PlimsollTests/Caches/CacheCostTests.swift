@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func `statistics tell evictions and purges apart, and match the listeners' counts`() {
+    @Test func `statistics distinguish evictions and purges, and match the listeners' counts`() {
         let cache = cache(100), reasons = Mutex<[RemovalReason: Int]>([:])
         cache.onRemoval { _, _, reason in reasons.withLock { $0[reason, default: 0] += 1 } }
         for key in 0..<50 { cache.insert(1, forKey: key, tags: key % 2 == 0 ? ["even"] : []) }
@@ -99,7 +99,7 @@ import Testing
         #expect(cache.value(forKey: 1) == "a")
     }
 
-    @Test func `a removal after the expiry finds no value, and is told as expired`() {
+    @Test func `a removal after the expiry finds no value, and is reported as expired`() {
         let clock = ManualClock(), cache = timed(clock, .seconds(10), nil), reasons = Mutex<[RemovalReason]>([])
         cache.onRemoval { _, _, reason in reasons.withLock { $0.append(reason) } }
         cache.insert("a", forKey: 1)

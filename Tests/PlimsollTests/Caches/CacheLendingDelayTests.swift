@@ -45,7 +45,7 @@ import Testing
         return wrong.value == 0 ? 0 : 3
     }
 
-    @Test func `a gift taken back during the borrower's look is left alone`() async {
+    @Test func `a reference taken back during the borrower's check is left alone`() async {
         await #expect(processExitsWith: .success) {
             exit(
                 Self.meet { point, writer, borrower in
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func `a gift after the borrower's look is taken back`() async {
+    @Test func `a reference given after the borrower's check is taken back`() async {
         await #expect(processExitsWith: .success) {
             exit(
                 Self.meet { point, writer, borrower in

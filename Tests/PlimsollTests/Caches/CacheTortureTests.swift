@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func `of limits set at once the last one holds, and is told`() async {
+    @Test func `of limits set at once the last one holds, and is reported`() async {
         for round in 0..<400 {
             let cache = PurgeableCache<Int, Int>("set twice", limit: .bytes(500), shardCount: 8, cost: { _, _ in 10 })
             for key in 0..<50 { cache.insert(key, forKey: key) }

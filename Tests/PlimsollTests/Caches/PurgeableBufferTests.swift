@@ -111,7 +111,7 @@ import Testing
         #expect(buffer.release(.max) == .zero && buffer.isDiscarded)
     }
 
-    @Test func `a manager is told the mapped bytes, and the claim ends with the buffer`() {
+    @Test func `a manager sees the mapped bytes, and the claim ends with the buffer`() {
         let meter = ChargeMeter {}, other = ChargeMeter {}
         var buffer: PurgeableBuffer? = PurgeableBuffer(byteCount: 1 << 20)
         buffer?.attach(volatile: meter)

@@ -93,7 +93,7 @@ import Testing
 
     // MARK: Leaving
 
-    @Test func `expired entries leave as others come in, and listeners hear the reason`() {
+    @Test func `expired entries leave as others come in, and listeners receive the reason`() {
         let cache = cache(), reasons = Log<String>()
         cache.onRemoval { key, _, reason in reasons.add("\(key) \(reason.rawValue)") }
         for key in 0..<20 { cache.insert("v", forKey: key, tags: ["t"], timeToLive: .seconds(key < 10 ? 3 : 1000)) }
@@ -240,7 +240,7 @@ import Testing
     }
 
     @Test(arguments: [63, 64, 100, 64 * 63 + 63, 64 * 64 * 63 + 64 * 63 + 63, 1_000_003] as [Int64])
-    func `one look finds the due slot, across any number of empty buckets`(ticks: Int64) {
+    func `one poll finds the due slot, across any number of empty buckets`(ticks: Int64) {
         let tick = Int64(1) << 27
         for start in [0, 1, 63, 4095, 123_456_789] as [Int64] {
             var wheel = Wheel(3, at: start * tick)

@@ -83,6 +83,6 @@ import Testing
         }
         try store.write("later", [2, 0, 0, 0] + bytes.dropFirst(4))
         #expect(try cache().restore(from: store, as: "later").reason?.contains("version") == true)
-        #expect(try cache().restore(from: store, as: "nothing").reason == "nothing is kept under \"nothing\"")
+        #expect(try cache().restore(from: store, as: "nothing").reason == "no snapshot is stored under \"nothing\"")
     }
 }

@@ -101,7 +101,7 @@ import Testing
         #expect(cache.count == 1 && cache.value(forKey: 3) == "c" && cache.statistics.purged == 2)
     }
 
-    @Test func `listeners hear every reason once`() {
+    @Test func `listeners receive every reason once`() {
         let cache = cache(10)
         let heard = Mutex<[String]>([])
         cache.onRemoval { key, value, reason in heard.withLock { $0.append("\(key) \(value) \(reason.rawValue)") } }

@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 3]) func `a cache at the line replaces, and neither dwindles nor grows with any number of readings`(hits: Int) {
-        let meter = ChargeMeter(ringsWhenRefusing: false) {}
+        let meter = ChargeMeter(wakesWhenRefusing: false) {}
         let cache = Self.cache(meter)
         for key in 0..<200 as Range<UInt64> { cache.insert(Self.value(100_000), forKey: key) }
         let held = meter.heldBytes.bytes
@@ -49,7 +49,7 @@ import Testing
         #expect(cache.release(1000 << 20) > .zero && meter.heldBytes == .zero && cache.heldBytes == .zero)
     }
 
-    @Test func `room that another holder takes between look and taking ends an insert`() {
+    @Test func `room that another purgeable takes between check and reservation ends an insert`() {
         let meter = AtomicLazyReference<ChargeMeter>()
         let own = meter.storeIfNil(ChargeMeter { meter.load()?.allow(.zero, since: .zero) })
         let cache = Self.cache(own)
@@ -60,7 +60,7 @@ import Testing
         #expect(cache.heldBytes == .zero && own.heldBytes == .zero, "who holds nothing claims nothing")
     }
 
-    @Test func `the rest of the main queue gives way to a newcomer, although no entry there counts any more`() {
+    @Test func `the rest of the main queue is evicted for a newcomer, although no entry there counts any more`() {
         let cache = Self.cache()
         cache.insert(Self.value(50_000), forKey: 1)
         #expect(cache.value(forKey: 1) != nil)
@@ -74,7 +74,7 @@ import Testing
 
     @Test(arguments: seeds(0..<40)) func `randomly moving bounds stall no insert`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        let meter = ChargeMeter(ringsWhenRefusing: false) {}
+        let meter = ChargeMeter(wakesWhenRefusing: false) {}
         let cache = Self.cache(Bool.random(using: &random) ? meter : nil)
         func bound() -> ByteCount { .kibibytes(1 << Int.random(in: 0...13, using: &random)) }
         for _ in 0..<2000 {

@@ -264,7 +264,7 @@ import Testing
         #expect(cache.count == 0)
     }
 
-    @Test func `listeners hear the reason, after the lock`() {
+    @Test func `listeners receive the reason, after the lock`() {
         let cache = VolatileCache<Int, [UInt8]>("heard", limit: .kibibytes(64))
         let heard = Mutex<[RemovalReason: Int]>([:])
         cache.onRemoval { [unowned cache] _, reason in

@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func `a key whose page is taken during a listener's copy is not told`() {
+    @Test func `a key whose page is reclaimed during a listener's copy is not reported`() {
         let cache = Self.filled(400)
         let keys = cache.store.withLog([[UInt8]?]()) { log in
             guard let segment = log.segments.compactMap({ $0 }).first(where: { $0.isSealed }), let item = segment.nextItem(from: 0) else { return [] }

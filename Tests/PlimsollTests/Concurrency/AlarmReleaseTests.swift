@@ -45,7 +45,7 @@ import Testing
         #expect(calls.value == 1 && alarms.pending <= Alarms.fewCancelled + 1)
     }
 
-    @Test func `a cancelled next alarm leaves at the next look, and the rest go off in order`() {
+    @Test func `a cancelled next alarm leaves at the next poll, and the rest fire in order`() {
         let alarms = alarms(), calls = Log<Int>()
         var random = SeededGenerator(seed: 20_261_123)
         let delays = (0..<2000).map { _ in Int.random(in: 1...500, using: &random) }
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func `T30 the thread goes on looking during a far deadline, so that a gap is noticed early`() async {
+    @Test func `T30 the thread keeps polling during a far deadline, so that a gap is noticed early`() async {
         // Real threads, on a time that stands still.
         let looks = Counter()
         let time = Timekeeper(elapsed: {

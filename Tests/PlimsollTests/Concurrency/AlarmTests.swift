@@ -50,7 +50,7 @@ import Testing
         #expect(calls.all == ["timer", "deadline"])
     }
 
-    @Test func `C11 a host that slept is told from a process that was frozen`() {
+    @Test func `C11 a host that slept is distinguished from a process that was frozen`() {
         let alarms = alarms()
         alarms.set(.deadline, after: .seconds(5)) { [calls] in calls.add("deadline") }
         clock.sleepHost(for: .seconds(3600))
@@ -65,7 +65,7 @@ import Testing
         #expect(Set(calls.all) == ["timer", "deadline"] && time.elapsed() >= .milliseconds(20))
     }
 
-    @Test func `the first thread to look notices a gap, once, and running time stands still until then`() {
+    @Test func `the first thread to poll notices a gap, once, and running time does not advance until then`() {
         let heartbeat = Heartbeat(time: clock.timekeeper)
         #expect(heartbeat.beat(.loop, next: .seconds(10)) == nil)
         #expect(heartbeat.beat(.alarms, next: .seconds(1)) == nil)

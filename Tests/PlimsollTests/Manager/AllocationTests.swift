@@ -59,7 +59,7 @@ import Testing
         #expect(source.loopAllocations == 0, "on the loop, from the end of a wait to the next")
     }
 
-    @Test func `T27 K29 C86 the thread that tells observers, listeners and admission members allocates nothing`() async throws {
+    @Test func `T27 K29 C86 the thread that notifies observers, listeners and admission members allocates nothing`() async throws {
         // A host would log, which is not the library's own telling.
         let manager = ResourceManager(source: ScriptedPressureSource()), parts = manager.parts
         // Counts at the end of what was told before, by the thread that tells.

@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func `T6 an observer that blocked through a shortage hears of the recovery on return, once`() async throws {
+    @Test func `T6 an observer that blocked through a shortage is notified of the recovery on return, once`() async throws {
         try await RunningManager.run { running in
             let release = Parker(), told = Counter()
             let heard = Mutex<[PressureLevel]>([])
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test func `a blocking holder is named, and the next purge goes around that holder`() async throws {
+    @Test func `a blocking purgeable is named, and the next purge skips that purgeable`() async throws {
         try await RunningManager.run { running in
             let release = Parker(), blocked = Counter()
             running.manager.register("stuck", rebuildCost: .trivial, byteCount: { 500 << 20 }) { (_: Int) -> Int in
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func `K32 a holder may unregister during a release`() async throws {
+    @Test func `K32 a purgeable may unregister during a release`() async throws {
         try await RunningManager.run { running in
             let registration = Mutex<Registration?>(nil)
             let calls = Counter()
@@ -141,7 +141,7 @@ import Testing
         }
     }
 
-    @Test func `a holder that overstates a release is believed up to the held bytes`() async throws {
+    @Test func `a purgeable that overstates a release is believed up to the held bytes`() async throws {
         try await RunningManager.run { running in
             running.manager.register("boaster", byteCount: { 10 << 20 }) { (_: Int) -> Int in Int.max }
             var reports = running.comingReports.makeAsyncIterator()
@@ -150,7 +150,7 @@ import Testing
         }
     }
 
-    @Test func `T26 holders that claim huge or negative sizes disturb no other holder`() async throws {
+    @Test func `T26 purgeables that claim huge or negative sizes disturb no other purgeable`() async throws {
         try await RunningManager.run { running in
             for claim in [Int.max, Int.max, Int.min, -1] {
                 running.manager.register("claim", byteCount: { claim }) { (_: Int) -> Int in Int.min }

@@ -24,7 +24,7 @@ import Testing
         #expect(!task.isActive && manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `C76 C79 a shortage releases the requested bytes and tells the observers`() async throws {
+    @Test func `C76 C79 a shortage releases the requested bytes and notifies the observers`() async throws {
         let events = Mutex<[PressureEvent]>([])
         try await RunningManager.run { running in
             let cache = Self.filledCache(mebibytes: 150)
@@ -160,7 +160,7 @@ import Testing
         #expect(events.withLock { $0 }.allSatisfy(\.isSimulated) && events.withLock { $0.count } == 1)
     }
 
-    @Test func `a dry run decides, tells and reports, but releases nothing`() async throws {
+    @Test func `a dry run decides, notifies and reports, but releases nothing`() async throws {
         try await RunningManager.run(policy: .init(ladder: .standard.terminating(after: .seconds(1)), isDryRun: true)) { running in
             let cache = Self.filledCache()
             running.manager.register(cache)

@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func `T9 events that observers do not hear are counted, with the reason`() async throws {
+    @Test func `T9 events that observers do not receive are counted, with the reason`() async throws {
         try await RunningManager.run { running in
             running.manager.observe(from: .normal) { _ in }
             for _ in 0..<2 {
@@ -164,7 +164,7 @@ import Testing
         func release(_ target: Int) -> Int { 0 }
     }
 
-    @Test func `a blocking holder is waited for once, named, and listed with the last answer`() async throws {
+    @Test func `a blocking purgeable is waited for once, named, and listed with the last answer`() async throws {
         let clock = ManualClock(), manager = manager(clock), stuck = Stuck("stuck"), numbers = PurgeableCache<Int, Int>("numbers")
         manager.register(stuck)
         manager.register("other", byteCount: { 7 }, release: { _ in 0 })
@@ -191,7 +191,7 @@ import Testing
         await until { manager.status.holders[0].unansweredSeconds == nil }
     }
 
-    @Test func `a few threads wait for any number of blocking holders, at any number of requests`() async throws {
+    @Test func `a few threads wait for any number of blocking purgeables, at any number of requests`() async throws {
         let clock = ManualClock(), manager = manager(clock), stuck = (0..<8).map { Stuck("stuck \($0)") }
         for holder in stuck {
             manager.register(holder)

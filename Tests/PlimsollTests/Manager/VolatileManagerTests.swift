@@ -21,7 +21,7 @@ import Testing
     /// 3 % of 1 GiB.
     static let margin = VolatileRoom.margin(below: .gibibytes(1))
 
-    @Test func `a holder may fill the group up to the margin, and no level is seen`() async throws {
+    @Test func `a purgeable may fill the group up to the margin, and no level is seen`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile()
             running.manager.register(holder)
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func `holders with nothing to give are left alone for a while`() async throws {
+    @Test func `purgeables with nothing to release are left alone for a while`() async throws {
         try await RunningManager.run { running in
             let calls = Counter()
             let holder = StuckVolatile { calls.add(1) }
@@ -103,7 +103,7 @@ import Testing
         }
     }
 
-    @Test func `a holder that fell back to ordinary memory counts, before the heap`() async throws {
+    @Test func `a purgeable that fell back to ordinary memory counts, before the heap`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile(mebibytes: 600, pinned: 600), heap = Counter()
             running.manager.register(holder)
@@ -183,12 +183,12 @@ import Testing
             await Self.push(running, others: 400, volatile: 70, lazyFreed: 40, after: .seconds(1))
             await running.until { running.manager.reports.count == 1 }
             let report = try #require(running.manager.reports.first)
-            #expect(report.action == .noticeDrops && report.taken == .mebibytes(30) && "\(report)".contains("the kernel took 30 MiB"))
+            #expect(report.action == .noticeDrops && report.taken == .mebibytes(30) && "\(report)".contains("the kernel reclaimed 30 MiB"))
             #expect(holder.heldBytes == 70 << 20 && running.manager.parts.volatileMeter.heldBytes == .mebibytes(70))
         }
     }
 
-    @Test func `holders are asked for idle memory every ten seconds, and an empty one never`() async throws {
+    @Test func `purgeables are asked for idle memory every ten seconds, and an empty one never`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile(mebibytes: 100), empty = FakeVolatile("empty")
             running.manager.register(empty)
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func `a dry run bounds no holder and asks for nothing`() async throws {
+    @Test func `a dry run bounds no purgeable and asks for nothing`() async throws {
         try await RunningManager.run(policy: .init(isDryRun: true)) { running in
             let holder = FakeVolatile(mebibytes: 600)
             running.manager.register(holder)

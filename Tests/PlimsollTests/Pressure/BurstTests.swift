@@ -133,7 +133,7 @@ struct BurstTests {
         #expect(seen.last?.level == .critical || seen.last?.level == .warning)
     }
 
-    @Test func `C76 a leak that looks like bursts comes to critical and to the end all the same`() {
+    @Test func `C76 a leak that looks like bursts still reaches critical and the end`() {
         let policy = PressurePolicy(ladder: .standard.terminating(after: .seconds(8)))
         var decisions = PressureDecisions(policy: policy), levels: Set<PressureLevel> = [], hasEnded = false
         // Each burst of 30 MiB leaves 2 behind.

@@ -10,7 +10,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ([Rung(at: .critical, .warn), Rung(at: .warning, .warn)], "only climbs"),
+        ([Rung(at: .critical, .warn), Rung(at: .warning, .warn)], "must not fall"),
         ([Rung(at: .critical, .expireBackgroundTasks(grace: .seconds(1)))], "patience"),
         ([Rung(at: .critical, .terminate(grace: .seconds(1)))], "patience"),
         ([Rung(at: .warning, after: .seconds(9), .terminate(grace: .seconds(1)))], "critical only"),
@@ -172,7 +172,7 @@ import Testing
         #expect(announce(.critical, at: 41, evidence: .simulated)?.isSimulated == true, "a rehearsal is always heard")
     }
 
-    @Test func `K23 the pace follows the danger and the cost of looking`() {
+    @Test func `K23 the pace follows the danger and the cost of a poll`() {
         func pace(
             available: ByteCount, growth: ByteCount = .zero, holds: Bool = true, rings: Bool = false,
             cost: Duration = .microseconds(10)

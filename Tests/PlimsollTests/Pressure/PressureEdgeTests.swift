@@ -176,12 +176,12 @@ import Testing
     }
 
     @Test(arguments: [(4000, 500), (800, 100), (80, 10), (8, 1), (4, 1)])
-    func `K23 an eighth of the time left passes until the next look`(left: Int, expected: Int) {
+    func `K23 an eighth of the time left passes until the next poll`(left: Int, expected: Int) {
         #expect(milliseconds(pace(400_000_000, timeLeft: .milliseconds(left))) == expected)
         #expect(milliseconds(pace(400_000_000, timeLeft: .milliseconds(left), rings: true)) == expected)
     }
 
-    @Test func `K23 the cost of a look bounds the number of looks while more than a second is left`() {
+    @Test func `K23 the cost of a poll bounds the number of polls while more than a second is left`() {
         let cost = Duration.milliseconds(1)
         #expect(milliseconds(pace(100_000_000, cost: cost)) == 667)
         #expect(milliseconds(pace(100_000_000, timeLeft: .milliseconds(1001), cost: cost)) == 667)

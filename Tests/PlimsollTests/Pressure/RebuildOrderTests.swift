@@ -16,7 +16,7 @@ import Testing
         return turns
     }
 
-    @Test func `holders quickest to rebuild go first, and similar ones together`() {
+    @Test func `purgeables quickest to rebuild release first, and similar ones together`() {
         #expect(turns([100, 1, 10]) == [[1], [2], [0]])
         #expect(turns([5, 9, 4, 8.1, 100, 16]) == [[0, 2], [1, 3, 5], [4]])
         #expect(turns([0, 0, 3]) == [[0, 1], [2]])
@@ -30,7 +30,7 @@ import Testing
         #expect(turns([.nan, 1, .infinity, 50, -1, 900, 1e301]) == [[1], [0, 2, 3, 4, 6], [5]])
     }
 
-    @Test func `each holder has one turn, in order, with any rates`() {
+    @Test func `each purgeable has one turn, in order, with any rates`() {
         for seed in seeds(0..<300) {
             var random = SeededGenerator(seed: seed)
             let rates: [Double?] = (0..<Int.random(in: 1...20, using: &random)).map { _ in
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func `C80 within one class a pass empties the holders quickest to rebuild before slower ones`() async throws {
+    @Test func `C80 within one class a pass empties the purgeables quickest to rebuild before slower ones`() async throws {
         try await RunningManager.run { running in
             let asked = Log<String>()
             let slow = Holder("slow", 1000, asked, mebibytes: 100), quick = Holder("quick", 10, asked, mebibytes: 30),
@@ -131,7 +131,7 @@ import Testing
 
     // MARK: Left out
 
-    @Test func `an opted-out holder is counted and bounded, and never asked under pressure`() async throws {
+    @Test func `an opted-out purgeable is counted and bounded, and never asked under pressure`() async throws {
         try await RunningManager.run { running in
             let kept = PurgeableCache<Int, Int>("kept", rebuildCost: .trivial, releasesUnderPressure: false, cost: { _, _ in 1 << 20 })
             let given = PurgeableCache<Int, Int>("given", rebuildCost: .precious, cost: { _, _ in 1 << 20 })
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func `no pass is begun where all holders have opted out`() async throws {
+    @Test func `no pass begins if all purgeables have opted out`() async throws {
         try await RunningManager.run { running in
             let asked = Log<String>()
             running.manager.register(Holder("kept", nil, asked, mebibytes: 100, releases: false))

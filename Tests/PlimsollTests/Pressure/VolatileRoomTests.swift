@@ -102,7 +102,7 @@ import Testing
         #expect(!Self.judge(Self.reading(free: 8)).isTight && Self.judge(below).isTight)
     }
 
-    @Test(arguments: [100, 250, 900]) func `a low value is forgotten after five to ten seconds, at any pace of looks`(milliseconds: Int) {
+    @Test(arguments: [100, 250, 900]) func `a low value is forgotten after five to ten seconds, at any pace of polls`(milliseconds: Int) {
         var least = RecentLeast(span: .seconds(5))
         #expect(least.add(10, at: .seconds(100)) == 10)
         var forgotten: Double?
@@ -160,9 +160,9 @@ import Testing
     // MARK: Filling
 
     /// A cache that fills a group as fast as pages can be touched, beside a service that allocates and frees: how often the manager looks, and what stays free.
-    @Test func `a group is filled in few looks, and then the manager is not woken`() {
+    @Test func `a group is filled in few polls, and then the manager is not woken`() {
         let looks = Mutex(0)
-        let meter = ChargeMeter(ringsWhenRefusing: false) { looks.withLock { $0 += 1 } }
+        let meter = ChargeMeter(wakesWhenRefusing: false) { looks.withLock { $0 += 1 } }
         var room = VolatileRoom(), lookedAt = -1.0, rung = 0, refused = 0, shrunk = 0, late = 0, leastFree = Int.max
         let limit = 512, segment = 2 << 20
         for millisecond in 0..<60_000 {
@@ -197,7 +197,7 @@ import Testing
 
     // MARK: Drops
 
-    @Test func `looks follow the kernel's counter, and only while volatile memory is held`() {
+    @Test func `polls follow the kernel's counter, and only while volatile memory is held`() {
         var watch = DropWatch()
         func due(_ freed: Int?, at: Double, held: Int = 100, events: Int? = nil, isTight: Bool = false) -> Bool {
             let reading = PressureReading(
@@ -215,7 +215,7 @@ import Testing
         #expect(!due(nil, at: 100, events: 5), "idle: not looked")
     }
 
-    @Test func `the probe tells a kernel without MADV_FREE, a locked process, and one that drops at once`() {
+    @Test func `the probe detects a kernel without MADV_FREE, a locked process, and a kernel that drops at once`() {
         #expect(VolatileMemory.verdict(marked: 0, isKept: { true }, isLocked: { false }) == .live)
         #expect(VolatileMemory.verdict(marked: 0, isKept: { false }, isLocked: { false }) == .droppedAtOnce)
         #expect("\(VolatileMemory.verdict(marked: 22, isKept: { true }, isLocked: { true }))".contains("mlockall"))

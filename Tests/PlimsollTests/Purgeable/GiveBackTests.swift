@@ -87,11 +87,11 @@ import Testing
         (HeapAllocator(.glibc, .owned, version: "2.36"), true, "glibc 2.36 owns malloc", nil),
         (HeapAllocator(.jemalloc, .owned, version: "5.3.0"), true, "jemalloc 5.3.0 owns malloc", nil),
         (HeapAllocator(.jemalloc, .split), false, "split heap: malloc is jemalloc, libc's own is glibc", "link libjemalloc.so instead"),
-        (HeapAllocator(.jemalloc, .notOwned, file: "/srv/service"), false, "does not own malloc: it is in /srv/service", nil),
+        (HeapAllocator(.jemalloc, .notOwned, file: "/srv/service"), false, "does not own malloc; the symbol is in /srv/service", nil),
         (HeapAllocator(.mimalloc, .owned), false, "keeps freed pages", "MIMALLOC_PURGE_DELAY=0"),
         (HeapAllocator(.mimalloc, .owned, returnsAtOnce: true), true, "return freed pages at once", nil),
-        (HeapAllocator(.tcmalloc, .owned), false, "left alone", nil),
-        (HeapAllocator(.unknown, .notOwned, file: "/lib/libother.so"), false, "not the C library's: it is in /lib/libother.so", nil),
+        (HeapAllocator(.tcmalloc, .owned), false, "none is requested", nil),
+        (HeapAllocator(.unknown, .notOwned, file: "/lib/libother.so"), false, "not the C library's; the symbol is in /lib/libother.so", nil),
     ]
 
     @Test(arguments: said)

@@ -72,7 +72,7 @@ import Testing
         tasks.enterBackground()
         clock.advance(by: .seconds(31))
         let late = begin("late", reasons)
-        #expect(!late.isActive && late.timeRemaining == nil && late.refusal?.contains("time its unit has in the background is spent") == true)
+        #expect(!late.isActive && late.timeRemaining == nil && late.refusal?.contains("background time of its unit is spent") == true)
         await #expect(throws: BackgroundTaskRefusal.self) { try await manager.withBackgroundTask("late") { _ in } }
         tasks.suspended(true)
         #expect(begin("frozen", reasons).refusal?.contains("suspended") == true)
@@ -81,7 +81,7 @@ import Testing
         let fine = begin("fine", reasons)
         #expect(fine.refusal == nil && fine.isActive)
         tasks.close()
-        #expect(begin("over", reasons).refusal?.contains("shutdown") == true && fine.isActive)
+        #expect(begin("over", reasons).refusal?.contains("shut down") == true && fine.isActive)
         fine.end()
         #expect(reasons.all.isEmpty && manager.backgroundTasks.isEmpty && manager.leakedBackgroundTasks.isEmpty)
     }
@@ -146,7 +146,7 @@ import Testing
         task.end()
     }
 
-    @Test func `the end of the last task is told once in the background, and never in the foreground`() async {
+    @Test func `the end of the last task is reported once in the background, and never in the foreground`() async {
         let idle = Counter()
         tasks.listen { $0.whenIdle = { idle.add(1) } }
         let first = begin("first", Log())

@@ -119,7 +119,7 @@ import Testing
             var tasks = (0..<cap).map { _ in manager.beginBackgroundTask("one of many") { _, _ in } }
             #expect(tasks.allSatisfy(\.isActive) && manager.backgroundTasks.count == cap)
             let more = manager.beginBackgroundTask("one more") { _, _ in }
-            #expect(!more.isActive && more.refusal?.contains("one more than the \(cap)") == true)
+            #expect(!more.isActive && more.refusal?.contains("\(cap) tasks run at once") == true)
             #expect(more.refusal?.contains("mostBackgroundTasks") == true)
             tasks.removeLast().end()
             let again = manager.beginBackgroundTask("again") { _, _ in }

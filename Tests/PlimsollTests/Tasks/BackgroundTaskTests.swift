@@ -150,7 +150,7 @@ import Testing
         running.cancel()
         try await running.value
         #expect(!task.isActive && reasons.withLock { $0 } == [.shutdown])
-        #expect(manager.beginBackgroundTask("after") { _, _ in }.refusal?.contains("shutdown") == true)
+        #expect(manager.beginBackgroundTask("after") { _, _ in }.refusal?.contains("shut down") == true)
     }
 
     @Test func `memory that stays critical expires tasks after two seconds, calm ones never`() async throws {

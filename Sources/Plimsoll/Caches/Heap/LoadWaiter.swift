@@ -197,7 +197,7 @@ struct LoadRecord: ~Copyable, Sendable {
     /// Adds a load that threw.
     func addFailure() { failures.wrappingAdd(1, ordering: .relaxed) }
 
-    func tell(_ statistics: inout CacheStatistics) {
+    func copy(into statistics: inout CacheStatistics) {
         statistics.loads = loads.load(ordering: .relaxed)
         statistics.loadFailures = failures.load(ordering: .relaxed)
         statistics.loadTime = .nanoseconds(nanoseconds.load(ordering: .relaxed))

@@ -55,7 +55,7 @@ extension PurgeableCache {
             case .done(let splits):
                 if room.held > 0 { giveUp(&room) }
                 if splits { split(hash) }
-                if hasListeners { tell(leaving) }
+                if hasListeners { notify(leaving) }
                 return true
             case .lacksRoom:
                 if evictElsewhere(&room, &leaving) { continue }
@@ -65,7 +65,7 @@ extension PurgeableCache {
                 fallthrough
             case .revoked:
                 giveUp(&room)
-                if hasListeners { tell(leaving) }
+                if hasListeners { notify(leaving) }
                 return false
             }
         }
@@ -79,7 +79,7 @@ extension PurgeableCache {
         _ room: inout CostReservation, _ leaving: inout Leaving
     ) -> Attempt {
         if let times { expire(at: times.now, shard, &table, &room, &leaving) }
-        let (existing, empty) = look(key, hash, in: shard)
+        let (existing, empty) = locate(key, hash, in: shard)
         guard existing == nil, room.held == 0, let slot = renew(hash, empty, room.wanted, &table) else {
             return makeRoomAndPut(value, key, hash, tags, times, existing, shard, &table, &room, &leaving)
         }
@@ -205,14 +205,14 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     var hasListeners: Bool { counters.has(.listeners) }
 
-    func tell(_ entry: borrowing Entry) {
+    func notify(_ entry: borrowing Entry) {
         guard hasListeners else { return }
         for listener in listeners.withLock({ $0 }) { listener(entry.key, entry.value, entry.reason) }
     }
 
     @usableFromInline
-    func tell(_ leaving: borrowing Leaving) {
-        if let first = leaving.first { tell(first) }
-        for entry in leaving.others ?? [] { tell(entry) }
+    func notify(_ leaving: borrowing Leaving) {
+        if let first = leaving.first { notify(first) }
+        for entry in leaving.others ?? [] { notify(entry) }
     }
 }

@@ -179,18 +179,20 @@ extension PurgeableCache {
             return Layout.value(place.pair).pointee
         }
         if cost != 0 { forget(cost) }
-        if hasListeners { tell(leaving) }
+        if hasListeners { notify(leaving) }
         return value
     }
 
     /// Returns the slot of `key` in a locked shard.
     @inlinable @inline(__always)
-    func find(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> UInt32? { look(key, hash, in: shard).slot }
+    func find(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> UInt32? {
+        locate(key, hash, in: shard).slot
+    }
 
     /// Returns the slot of `key` in a locked shard. If there is none, `place` is the empty index cell where the
     /// search ended.
     @inlinable @inline(__always)
-    func look(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> (slot: UInt32?, place: UInt32) {
+    func locate(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> (slot: UInt32?, place: UInt32) {
         let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .relaxed))
         let mask = index.mask
         var place = hash & mask

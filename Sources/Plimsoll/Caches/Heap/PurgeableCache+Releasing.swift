@@ -119,7 +119,7 @@ extension PurgeableCache {
             let (old, cost, entries) = shard.lock.pointee.withLock { table in
                 // If the shard was opened again meanwhile, or closed by another thread, the number differs.
                 if let closing, shard.openness.pointee.load(ordering: .relaxed) == closing.ticket {
-                    if closing.isAnyBorrowed { Layout.shareLent(shard) }
+                    if closing.isAnyBorrowed { Layout.retainBorrowed(shard) }
                     shard.openness.pointee.store(0, ordering: .relaxed)
                 }
                 let (cost, entries) = (table.cost, table.count)
@@ -252,6 +252,6 @@ extension PurgeableCache {
             cost += entry.cost
         }
         if cost != 0 { forget(cost) }
-        batch.drain { tell($0) }
+        batch.drain { notify($0) }
     }
 }

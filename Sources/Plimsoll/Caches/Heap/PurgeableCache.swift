@@ -204,7 +204,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         }
         guard let entry else { return nil }
         forget(entry.cost)
-        tell(entry)
+        notify(entry)
         return entry.reason == .removed ? entry.value : nil
     }
 
@@ -272,7 +272,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         statistics.expired = counters.sum(.expiry)
         statistics.replaced = counters.sum(.replacement)
         statistics.rejected = counters.sum(.rejection)
-        loadRecord.tell(&statistics)
+        loadRecord.copy(into: &statistics)
         statistics.byteCount = byteCount
         return statistics
     }

@@ -43,7 +43,7 @@ public final class PurgeableBuffer: Purgeable, VolatilePurgeable {
     enum Phase {
         /// Made, and never accessed: no page is resident.
         case untouched
-        /// At least one access. A condemned buffer is discarded when the accesses end, and no other access begins.
+        /// At least one access. A buffer that is due for discard is discarded when the accesses end, and no other access begins.
         case accessed(isCondemned: Bool)
         /// Marked and offered to the kernel.
         case offered(isVolatile: Bool)
@@ -251,13 +251,13 @@ extension PurgeableBuffer {
     ///
     /// - Returns: bytes found taken, including those that a `beginAccess` found since the last call.
     public func noticeDrops() -> Int {
-        lookForDrops()
+        checkForDrops()
         return taken.exchange(0, ordering: .relaxed)
     }
 
     /// Checks every page between accesses and discards the buffer if the kernel took one. The next `noticeDrops`
     /// reports the bytes.
-    package func lookForDrops() {
+    package func checkForDrops() {
         guard let pages, pages.isAlive else { return }
         state.withLock { state in
             if case .offered(isVolatile: true) = state.phase { _ = note(pages.taken(), pages, &state) }

@@ -217,7 +217,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     /// Counters and current size of the cache.
     public var statistics: CacheStatistics {
         var statistics = store.statistics
-        loadRecord.tell(&statistics)
+        loadRecord.copy(into: &statistics)
         return statistics
     }
 

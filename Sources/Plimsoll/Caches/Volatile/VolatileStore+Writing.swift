@@ -133,7 +133,7 @@ extension VolatileStore {
             log.now = now
             return (body(&log), log.takeDepartures())
         }
-        tell(departures)
+        notify(departures)
         return result
     }
 
@@ -144,11 +144,11 @@ extension VolatileStore {
             body(&log)
             return log.takeDepartures()
         }
-        tell(departures ?? [])
+        notify(departures ?? [])
     }
 
     /// Notifies the listeners, after the lock, on the thread that removed the entries.
-    private func tell(_ departures: [VolatileLog.Departure]) {
+    private func notify(_ departures: [VolatileLog.Departure]) {
         guard !departures.isEmpty else { return }
         let listeners = listeners.withLock { $0 }
         for departure in departures {

@@ -59,7 +59,7 @@ final class VolatileStore: Sendable {
                 // Acquiring: pairs with the release that published the word, so the item's bytes are seen.
                 let word = SlotWord(bits: slot.pointee.load(ordering: .acquiring))
                 guard word.tag == tag, !word.isEmpty else { continue }
-                switch look(slot, word, hash, key, isSame) {
+                switch probe(slot, word, hash, key, isSame) {
                 case (.found(let found), _): return found
                 case (.other, _): continue
                 case (.taken, let word): forget(slot, word)
@@ -81,13 +81,13 @@ final class VolatileStore: Sendable {
     }
 
     @inline(__always)
-    private func look(
+    private func probe(
         _ slot: HashIndex.Slot, _ first: SlotWord, _ hash: UInt64, _ key: UnsafeRawBufferPointer,
         _ isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> (Look, SlotWord) {
         var word = first
         while true {
-            let result = look(at: word, slot, hash, key, isSame)
+            let result = probe(at: word, slot, hash, key, isSame)
             guard case .taken = result else { return (result, word) }
             // Check if the item was taken, or moved meanwhile.
             let now = SlotWord(bits: slot.pointee.load(ordering: .acquiring))
@@ -98,7 +98,7 @@ final class VolatileStore: Sendable {
     }
 
     @inline(__always)
-    private func look(
+    private func probe(
         at word: SlotWord, _ slot: HashIndex.Slot, _ hash: UInt64, _ key: UnsafeRawBufferPointer,
         _ isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> Look {

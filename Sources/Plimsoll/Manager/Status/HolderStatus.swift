@@ -84,7 +84,7 @@ final class PurgeablePoll: Sendable {
 extension PurgeableRegistry.Entry {
     fileprivate func ask(at now: Duration) {
         _ = gate.call(at: now) {
-            lookAtRate()
+            readRate()
             var said = HolderAnswer()
             said.held = ByteCount(min(max(0, purgeable.heldBytes), ReleasePass.mostHeld))
             said.volatileHeld = volatile.map { ByteCount(min(max(0, $0.volatileBytes), said.held.bytes)) }

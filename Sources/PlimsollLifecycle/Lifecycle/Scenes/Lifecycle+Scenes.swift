@@ -69,7 +69,7 @@ extension Lifecycle {
     func followScenes(_ cause: LifecycleCause) async throws {
         let aim: @Sendable () -> LifecycleState = { self.desired.withLock { $0.process } }
         guard aim() != unit.engine.target else { return }
-        book(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
+        recordReport(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
     }
 
     /// Brings all scenes to their desired states.

@@ -54,7 +54,8 @@ extension Scene {
 
     private func giveBack(_ item: PreservedItem) {
         guard case .cleanStart(let reason) = item.restore(cleanStartReason: nil) else { return }
-        lifecycle.book(LifecycleReport(target: aim, failures: ["state of scene \(id) was not restored: \(reason)"]))
+        lifecycle.recordReport(
+            LifecycleReport(target: aim, failures: ["state of scene \(id) was not restored: \(reason)"]))
     }
 
     /// Saves the scene's state if changed. Returns the failures, also for state not saved within `budget`. Blocks.

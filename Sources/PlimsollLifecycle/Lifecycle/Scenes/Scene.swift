@@ -212,7 +212,7 @@ public final class Scene: Sendable {
     func follow(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let report = try await unit.engine.request(cause, within: budget) { self.aim }
         if state == .notRunning { lifecycle.forget(self) }
-        lifecycle.book(report)
+        lifecycle.recordReport(report)
         return report
     }
 }

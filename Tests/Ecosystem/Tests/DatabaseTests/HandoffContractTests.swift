@@ -131,7 +131,7 @@ import Testing
         try await offer("a", 100, id: "first")
         try await offer("a", 100)
         let full = await error { try await offer("a", 1) }
-        #expect(full?.kind == .refused && full?.description.contains("2 lie there already") == true)
+        #expect(full?.kind == .refused && full?.description.contains("because it holds 2 tasks") == true)
         try await offer("a", 1, id: "first")
         let work = try #require(try await store.take(["a"], by: "r", for: hour))
         #expect(work.claim.id == "first", "the oldest first")

@@ -143,7 +143,7 @@ import Testing
     }
 
     @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
-    func `a server that stands still costs one time limit, then nothing, and is used again after recovery`() async throws {
+    func `a server that hangs costs one time limit, then nothing, and is used again after recovery`() async throws {
         let server = try await PostgreSQLServer()
         var settings = PostgreSQLSettings.hasty
         (settings.shortestPause, settings.longestPause) = (.seconds(3600), .seconds(3600))
@@ -182,7 +182,7 @@ import Testing
         let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(60)) }
         #expect(error?.kind == .nonsense && error?.description.contains("bent") == true)
         #expect(try await store.take(["a"], by: "r", for: .seconds(60)) == nil)
-        #expect(try await store.setAside(most: 5).first?.problem == "its checkpoint is damaged")
+        #expect(try await store.setAside(most: 5).first?.problem == "the checkpoint is damaged")
     }
 
     @Test func `a task file is readable by the owner alone, and an existing file is closed to others`() async throws {
@@ -224,7 +224,7 @@ import Testing
         try await other.write { try $0.execute(sql: "UPDATE plimsoll_handoff SET checkpoint = x'414243'") }
         let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(60)) }
         #expect(error?.kind == .nonsense && error?.description.contains("bent") == true)
-        #expect(try await store.setAside(most: 5).first?.problem == "its checkpoint is damaged")
+        #expect(try await store.setAside(most: 5).first?.problem == "the checkpoint is damaged")
         // Held by another process for longer than the busy timeout.
         let hasty = try SQLiteTaskHandoff(path: directory.path("tasks"), busyTimeout: .milliseconds(20))
         try await other.writeWithoutTransaction { try $0.execute(sql: "BEGIN IMMEDIATE") }

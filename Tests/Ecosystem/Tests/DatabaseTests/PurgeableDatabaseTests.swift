@@ -46,7 +46,7 @@ import Testing
         #expect(try await sum(queue) == 8_000_000 && purgeable.heldBytes > 4 << 20)
     }
 
-    @Test func `C88 a pool's idle readers give way too, and busy readers go on`() async throws {
+    @Test func `C88 a pool's idle readers close too, and busy readers continue`() async throws {
         let directory = try TemporaryDirectory("grdb")
         let path = directory.path("db"), manager = ResourceManager(source: ScriptedPressureSource())
         var configuration = Configuration()

@@ -48,7 +48,7 @@ import Testing
         return limits
     }
 
-    @Test func `a purge returns while the store hangs, and the oldest queued value gives way`() async throws {
+    @Test func `a purge returns while the store hangs, and the oldest queued value is dropped`() async throws {
         let store = HeldStore()
         store.hold(true)
         let texts = SpilledTexts(store, limits: limits(bytes: .bytes(20_000)))

@@ -44,7 +44,7 @@ public struct Runner {
         let began = Date(), busyBefore = ProcessorTime.busy
         let isDone = load.wait(seconds: plan.warmUp + plan.seconds + 60) {
             if Interruption.isAsked { load.signal(SIGTERM) }
-            watch.look()
+            watch.poll()
         }
         if !isDone {
             record.problem = "the load did not end"

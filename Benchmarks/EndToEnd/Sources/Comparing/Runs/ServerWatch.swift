@@ -22,7 +22,7 @@ struct ServerWatch {
     var mean: Double { looks == 0 ? 0 : sum / Double(looks) }
 
     /// Looks if a fifth of a second has passed.
-    mutating func look() {
+    mutating func poll() {
         let now = Date()
         guard goneAfter == nil, now.timeIntervalSince(lastLook) >= Self.interval else { return }
         lastLook = now

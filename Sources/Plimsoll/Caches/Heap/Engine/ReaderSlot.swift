@@ -65,7 +65,7 @@ enum ReaderSlots {
     /// Number of reader slots. Threads beyond that share one that is always taken, so they take locks.
     private static var capacity: Int { 1023 }
     /// Bytes of a reader slot: processors fetch cache lines in pairs.
-    private static var seatBytes: Int { 128 }
+    private static var slotBytes: Int { 128 }
 
     /// Number of stripes that threads own alone; threads beyond that count on shared stripes.
     static let stripes = min(64, max(4, 2 * Int(plimsoll_processor_count())))
@@ -73,7 +73,7 @@ enum ReaderSlots {
     // Unchecked by the compiler, but set once before any read, and atomic from then on. A forked child, in which no
     // thread reads, finds zeros.
     nonisolated(unsafe) private static let memory: UnsafeMutableRawPointer? = {
-        let page = plimsoll_page_size(), bytes = ((capacity + 1) * seatBytes + page - 1) / page * page
+        let page = plimsoll_page_size(), bytes = ((capacity + 1) * slotBytes + page - 1) / page * page
         var start: UnsafeMutableRawPointer?
         guard plimsoll_prepare_barrier() == 0, plimsoll_map(bytes, page, &start) == 0, let start else { return nil }
         guard plimsoll_open(start, bytes) == 0 else {
@@ -91,7 +91,7 @@ enum ReaderSlots {
     static var areThere: Bool { memory != nil }
 
     private static func reader(_ number: Int, _ memory: UnsafeMutableRawPointer) -> ReaderSlot {
-        ReaderSlot(base: memory + number * seatBytes)
+        ReaderSlot(base: memory + number * slotBytes)
     }
 
     /// Gives the calling thread a reader slot if it has none.

@@ -87,11 +87,11 @@ extension SlotLayout {
     @usableFromInline @inline(never)
     static func close(_ shard: CacheShard) {
         shard.openness.pointee.store(0, ordering: .relaxed)
-        if ReaderSlots.awaitLeaving({ $0 == UInt(bitPattern: shard.base) }) { shareLent(shard) }
+        if ReaderSlots.awaitLeaving({ $0 == UInt(bitPattern: shard.base) }) { retainBorrowed(shard) }
     }
 
     /// Gives each thread that has borrowed out of `shard`, which is closed and locked, a reference of its own.
-    static func shareLent(_ shard: CacheShard) {
+    static func retainBorrowed(_ shard: CacheShard) {
         ReaderSlots.forEachBorrower(of: shard) { reader in
             // Acquires what came before: if the value belongs to another cache already, `borrowedFrom` has changed as
             // well.
