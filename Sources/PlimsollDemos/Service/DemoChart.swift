@@ -8,7 +8,7 @@ struct DemoChart {
     let seconds: Double
     var isSimulated = false
 
-    private let width = 960.0, height = 500.0
+    private let width = 960.0, height = 520.0
     private let left = 70.0, right = 930.0, top = 84.0, bottom = 380.0
     private let levelTop = 412.0, levelHeight = 14.0, purgeTop = 396.0
 
@@ -132,15 +132,20 @@ struct DemoChart {
                 x: x(span.at), y: levelTop, width: x(next.at) - x(span.at), height: levelHeight, span.level.description,
                 title: "\(span.level) from \(Text.number(span.at.inSeconds)) s to \(Text.number(next.at.inSeconds)) s")
         }
+        legend(&svg)
+    }
+
+    /// Draws the legend of the strip, in two lines at the bottom.
+    private func legend(_ svg: inout SVG) {
         var place = left
         for level in PressureLevel.allCases {
-            svg.rectangle(x: place, y: height - 26, width: 14, height: 12, level.description, title: level.description)
-            svg.text(level.description, x: place + 20, y: height - 16, "minor")
+            svg.rectangle(x: place, y: height - 46, width: 14, height: 12, level.description, title: level.description)
+            svg.text(level.description, x: place + 20, y: height - 36, "minor")
             place += 100
         }
+        svg.text("level of the service with Plimsoll", x: place, y: height - 36, "minor")
         svg.text(
-            "level of the service with Plimsoll; a tick above marks a purge (blue) or a reclaim by the kernel (violet)",
-            x: place, y: height - 16,
-            "minor")
+            "a tick above the level: memory that Plimsoll released (blue) or that the kernel reclaimed (violet)", x: left,
+            y: height - 16, "minor")
     }
 }

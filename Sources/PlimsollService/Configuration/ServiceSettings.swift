@@ -86,7 +86,7 @@ public struct ServiceSettings: Sendable {
 
 /// A part of a configuration that is not followed, or not under that name for much longer. The rest is followed.
 enum ConfigurationWarning: Sendable, Hashable, CustomStringConvertible {
-    /// A variable `PLIMSOLL_…` that is no setting, and the known variable most similar to it.
+    /// A variable `PLIMSOLL_…` that is not a setting, and the known variable most similar to it.
     case unknown(variable: String, nearest: String?)
     /// Variables that Kubernetes sets for a service whose name begins with `plimsoll`.
     case serviceLinks([String])
@@ -96,7 +96,7 @@ enum ConfigurationWarning: Sendable, Hashable, CustomStringConvertible {
     var description: String {
         switch self {
         case .unknown(let name, let nearest):
-            "\(printable(name, atMost: 120)) is no setting" + (nearest.map { "; did you mean \($0)?" } ?? "")
+            "\(printable(name, atMost: 120)) is not a setting" + (nearest.map { "; did you mean \($0)?" } ?? "")
         case .serviceLinks(let names):
             "\(Self.list(names)) are service links of Kubernetes and no settings; set enableServiceLinks: false in the pod, or rename the Service"
         case .formerName(let key, let former):

@@ -50,6 +50,7 @@ import Testing
         #expect(counter.elements["svg"] == 1)
         #expect(counter.elements["path", default: 0] == (isEmpty ? 0 : 3))
         #expect(isEmpty || svg.contains("killed at"))
+        ChartTexts(svg).expectReadable()
         #expect(svg.contains("prefers-color-scheme: dark"))
     }
 
