@@ -1,4 +1,5 @@
 import ArgumentParser
+import Plimsoll
 import PlimsollDemos
 
 /// Entry point of the process.
@@ -15,6 +16,7 @@ struct PlimsollCommand: ParsableCommand {
         discussion: """
             Exit status: 0 done, 1 the request failed, 64 usage, 69 a needed facility is unavailable (the message names it), 75 ended by pressure.
             """,
+        version: Version.current,
         subcommands: [
             DemoCommands.demo, DoctorCommand.self, StatusCommand.self, TopCommand.self, CachesCommand.self,
             TasksCommand.self, PurgeCommand.self,

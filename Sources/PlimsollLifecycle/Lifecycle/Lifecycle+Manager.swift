@@ -58,7 +58,7 @@ extension Lifecycle: ManagerPart {
         let readiness = readiness
         status.lifecycle = LifecycleStatus(
             state: "\(state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,
-            warming: readiness.warming, scenes: scenes.count)
+            warming: readiness.warming, scenes: scenes.count, previousRun: previousRun?.rawValue)
         status.admissions = pausables.countingMembers.map { AdmissionStatus($0) }
     }
 }

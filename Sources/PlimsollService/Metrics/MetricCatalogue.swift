@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Plimsoll
 import PlimsollLifecycle
 
@@ -14,13 +15,23 @@ enum MetricCatalogue {
 
     private static func memory(_ status: ManagerStatus) -> [MetricFamily] {
         var usage = MetricFamily(
-            "plimsoll_memory_usage_bytes", .gauge, "Memory of the group, its working set, the process and the caches")
+            "plimsoll_memory_usage_bytes", .gauge, "Memory of the group with the tightest limit")
+        var workingSet = MetricFamily(
+            "plimsoll_memory_working_set_bytes", .gauge, "Memory of the group without inactive page cache")
+        var resident = MetricFamily("plimsoll_memory_resident_bytes", .gauge, "Resident memory of the process")
+        var charged = MetricFamily(
+            "plimsoll_memory_caches_bytes", .gauge, "Memory of caches on the heap, by their own accounting")
+        var volatile = MetricFamily(
+            "plimsoll_memory_volatile_bytes", .gauge, "Memory of caches in pages that the kernel may reclaim")
         var limit = MetricFamily("plimsoll_memory_limit_bytes", .gauge, "The tightest limit, by its place")
         var line = MetricFamily("plimsoll_memory_line_bytes", .gauge, "Usage at which a level begins")
         var available = MetricFamily(
             "plimsoll_memory_available_bytes", .gauge, "Memory that can still be allocated below the limit")
         var ratio = MetricFamily(
             "plimsoll_memory_used_ratio", .gauge, "Memory that cannot be reclaimed, as a share of the limit")
+        var unreleasable = MetricFamily(
+            "plimsoll_memory_unreleasable_ratio", .gauge,
+            "Used memory less what registered caches can release, as a share of the limit; for autoscalers")
         var stall = MetricFamily(
             "plimsoll_memory_stall_seconds_total", .counter, "Time in which some or all tasks stalled on memory")
         var events = MetricFamily(
@@ -29,17 +40,21 @@ enum MetricCatalogue {
             "plimsoll_kernel_reclaimed_volatile_bytes_total", .counter,
             "Volatile memory that the kernel reclaimed in the group")
         if let memory = status.memory {
-            usage.add(memory.usageBytes, ["kind": "group"])
-            usage.add(memory.workingSetBytes, ["kind": "working_set"])
-            usage.add(memory.residentBytes, ["kind": "resident"])
-            usage.add(memory.chargedBytes, ["kind": "caches"])
-            usage.add(memory.volatileBytes, ["kind": "volatile"])
+            usage.add(memory.usageBytes)
+            workingSet.add(memory.workingSetBytes)
+            resident.add(memory.residentBytes)
+            charged.add(memory.chargedBytes)
+            volatile.add(memory.volatileBytes)
             if let bytes = memory.limitBytes { limit.add(bytes, ["boundary": memory.boundary]) }
             if let bytes = memory.warningLineBytes { line.add(bytes, ["level": "warning"]) }
             if let bytes = memory.criticalLineBytes { line.add(bytes, ["level": "critical"]) }
             if let bytes = memory.availableBytes {
                 available.add(bytes)
-                if let limit = memory.limitBytes, limit > 0 { ratio.add(Double(limit - bytes) / Double(limit)) }
+                if let limit = memory.limitBytes, limit > 0 {
+                    ratio.add(Double(limit - bytes) / Double(limit))
+                    let rest = Double(limit - bytes) - releasableBytes(status.holders)
+                    unreleasable.add(max(0, rest) / Double(limit))
+                }
             }
             if let seconds = memory.stallSomeSeconds { stall.add(seconds, ["kind": "some"]) }
             if let seconds = memory.stallFullSeconds { stall.add(seconds, ["kind": "full"]) }
@@ -52,7 +67,19 @@ enum MetricCatalogue {
             }
             if let bytes = memory.lazyFreedBytes { lazyFreed.add(bytes) }
         }
-        return [usage, limit, line, available, ratio, stall, events, lazyFreed]
+        return [
+            usage, workingSet, resident, charged, volatile, limit, line, available, ratio, unreleasable, stall, events,
+            lazyFreed,
+        ]
+    }
+
+    /// Returns the heap memory that holders release when asked. Volatile memory is left out: the kernel takes those
+    /// pages itself, so `availableBytes` contains them already.
+    static func releasableBytes(_ holders: [HolderStatus]) -> Double {
+        holders.reduce(0) { sum, holder in
+            guard holder.releasesUnderPressure else { return sum }
+            return sum + max(0, Double(holder.heldBytes) - Double(max(0, holder.volatileBytes ?? 0)))
+        }
     }
 
     private static func pressure(_ status: ManagerStatus) -> [MetricFamily] {
@@ -112,8 +139,9 @@ enum MetricCatalogue {
 
     private static func caches(_ holders: [HolderStatus]) -> [MetricFamily] {
         var bytes = MetricFamily(
-            "plimsoll_cache_bytes", .gauge,
-            "Bytes that registered purgeables hold, and of them bytes in pages that the kernel may reclaim")
+            "plimsoll_cache_bytes", .gauge, "Bytes that registered purgeables hold")
+        var volatile = MetricFamily(
+            "plimsoll_cache_volatile_bytes", .gauge, "Bytes of caches in pages that the kernel may reclaim")
         var limit = MetricFamily("plimsoll_cache_limit_bytes", .gauge, "Limits of caches")
         var entries = MetricFamily("plimsoll_cache_entries", .gauge, "Entries of caches")
         var requests = MetricFamily("plimsoll_cache_requests_total", .counter, "Look-ups, by whether a value was found")
@@ -127,8 +155,8 @@ enum MetricCatalogue {
             "plimsoll_cache_load_seconds_total", .counter, "Total time of successful loads")
         for holder in holders {
             let name = holder.name
-            bytes.add(holder.heldBytes, ["cache": name, "kind": "held"])
-            if let volatile = holder.volatileBytes { bytes.add(volatile, ["cache": name, "kind": "volatile"]) }
+            bytes.add(holder.heldBytes, ["cache": name])
+            if let held = holder.volatileBytes { volatile.add(held, ["cache": name]) }
             if let most = holder.limitBytes { limit.add(most, ["cache": name]) }
             guard let cache = holder.cache else { continue }
             entries.add(cache.count, ["cache": name])
@@ -145,7 +173,7 @@ enum MetricCatalogue {
             loads.add(cache.loadFailures, ["cache": name, "result": "failed"])
             seconds.add(cache.loadTime.inSeconds, ["cache": name])
         }
-        return [bytes, limit, entries, requests, removals, rejected, loads, seconds]
+        return [bytes, volatile, limit, entries, requests, removals, rejected, loads, seconds]
     }
 
     private static func tasks(_ tasks: TasksStatus) -> [MetricFamily] {
@@ -162,17 +190,18 @@ enum MetricCatalogue {
     }
 
     private static func process(_ status: ManagerStatus) -> [MetricFamily] {
-        var running = MetricFamily(
-            "plimsoll_admissions", .gauge, "Work that limiters run, keep waiting, and allow at most")
+        var running = MetricFamily("plimsoll_admissions_running", .gauge, "Work that limiters run now")
+        var waiting = MetricFamily("plimsoll_admissions_waiting", .gauge, "Work that waits for a limiter now")
+        var allowed = MetricFamily("plimsoll_admissions_limit", .gauge, "Work that limiters run at most at once")
         var admitted = MetricFamily(
             "plimsoll_admissions_total", .counter, "Work that limiters admitted, by priority if the work has one")
         var shed = MetricFamily(
             "plimsoll_requests_shed_total", .counter,
             "Work that limiters refused, at once or after a wait, by priority if the work has one")
         for member in status.admissions {
-            running.add(member.running, ["limiter": member.name, "state": "running"])
-            running.add(member.waiting, ["limiter": member.name, "state": "waiting"])
-            if member.limit < .max { running.add(member.limit, ["limiter": member.name, "state": "allowed"]) }
+            running.add(member.running, ["limiter": member.name])
+            waiting.add(member.waiting, ["limiter": member.name])
+            if member.limit < .max { allowed.add(member.limit, ["limiter": member.name]) }
             // All points of a family have the same labels: instruments of swift-metrics may require that.
             guard let requests = member.requests else {
                 admitted.add(Double(member.admitted), ["limiter": member.name, "priority": "none"])
@@ -195,7 +224,26 @@ enum MetricCatalogue {
         }
         var signals = MetricFamily("plimsoll_signal_live", .gauge, "1 for each signal that works")
         for signal in status.signals { signals.add(signal.isLive ? 1 : 0, ["signal": label(signal.name)]) }
-        return [running, admitted, shed, ready, state, signals]
+        var build = MetricFamily("plimsoll_build_info", .gauge, "1 for the version of the library")
+        build.add(1, ["version": Version.current])
+        var start = MetricFamily(
+            "plimsoll_start_time_seconds", .gauge, "Unix time when this run of the process began to report")
+        start.add(startTime)
+        var previous = MetricFamily(
+            "plimsoll_previous_run_info", .gauge, "1 for the end of the previous run; crashed includes kills")
+        // No point before the launch has read the record: an instrument of swift-metrics would keep the first value.
+        if let end = status.lifecycle.previousRun ?? (status.lifecycle.stage == "complete" ? "unknown" : nil) {
+            previous.add(1, ["end": snakeCase(end)])
+        }
+        return [running, waiting, allowed, admitted, shed, ready, state, build, start, previous, signals]
+    }
+
+    /// Unix time of the first use of the catalogue, which a `ResourceService` makes when created.
+    static let startTime = Date().timeIntervalSince1970
+
+    /// Returns a name in the form of a label value: `failed_launch`.
+    private static func snakeCase(_ name: String) -> String {
+        name.reduce(into: "") { $0 += $1.isUppercase ? "_" + $1.lowercased() : String($1) }
     }
 
     /// Returns words in the form of a label value: `limit_events`.

@@ -55,6 +55,7 @@ public final class ResourceService: Service, CustomStringConvertible {
         self.manager = manager
         // From the start, so that readiness and the admin socket tell the launch.
         _ = Lifecycle(manager)
+        _ = MetricCatalogue.startTime
         self.logger = logger ?? Logger(label: "plimsoll")
         state = Mutex(State(settings: settings))
         for warning in settings.found {

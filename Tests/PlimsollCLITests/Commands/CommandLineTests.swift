@@ -1,5 +1,7 @@
 import ArgumentParser
 import Plimsoll
+import PlimsollService
+import PlimsollTesting
 import Testing
 
 @testable import PlimsollCLI
@@ -44,6 +46,13 @@ import Testing
             let message = PlimsollCommand.message(for: error)
             #expect(message.contains(sentence), "\(message)")
         }
+    }
+
+    @Test func `the command says the version of the package, and metrics say the same`() throws {
+        #expect(PlimsollCommand.configuration.version == Version.current)
+        #expect(Version.current.wholeMatch(of: #/\d+\.\d+\.\d+/#) != nil)
+        let metrics = PrometheusText.render(ResourceManager(source: ScriptedPressureSource()).status)
+        #expect(metrics.contains("plimsoll_build_info{version=\"\(Version.current)\"} 1\n"))
     }
 
     @Test func `possible options are parsed as meant`() throws {

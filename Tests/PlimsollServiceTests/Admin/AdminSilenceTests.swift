@@ -50,7 +50,7 @@ import Testing
         for page in [AdminPages.Page.health, .readiness, .ui] { #expect(await pages.answer(page, .init()).status != 500) }
         // The second who asks does not wait, whatever the first does.
         let metrics = await pages.answer(.metrics, .init()).body
-        #expect(metrics.contains(#"plimsoll_cache_bytes{cache="slow",kind="held"}"#))
+        #expect(metrics.contains(#"plimsoll_cache_bytes{cache="slow"}"#))
         async let _ = clock.pass()
         let status = try StatusJSON.decode(await waiting.body)
         #expect(status.holders.first?.unansweredSeconds ?? 0 >= 1)

@@ -41,7 +41,8 @@ import Testing
             #expect(problems([old: "wrong"]).map { $0.hasPrefix("\(key) (\(setting.variable)) is \"wrong\"") } == [true], "\(former)")
             #expect(!ServiceSettings.keys.contains { $0.name == former })
             let standard = try ServiceSettings(environment: [old: setting.standard])
-            #expect(standard.warnings.count == 1 && standard.warnings[0].hasPrefix("\(former) (\(old)) is the former name of \(key) (\(setting.variable))"))
+            let warning = "\(former) (\(old)) is the former name of \(key) (\(setting.variable))"
+            #expect(standard.warnings.map { $0.hasPrefix(warning) } == [true], "\(standard.warnings)")
         }
         let settings = try ServiceSettings(environment: ["PLIMSOLL_FALL_HOLD": "7s", "PLIMSOLL_LOG_REST": "3s", "PLIMSOLL_LOG_MIN_INTERVAL": "2s"])
         #expect(settings.policy.thresholds.fallHold == .seconds(7) && settings.logRest == .seconds(2) && settings.warnings.count == 1)
@@ -86,7 +87,8 @@ import Testing
         #expect(try ServiceSettings(environment: ["PLIMSOLL_SUPERVISOR": "/run/p.sock", "PLIMSOLL": "x", "OTHER": "y"]).warnings == [])
         let book = LogBook()
         _ = ResourceService(ResourceManager(source: ScriptedPressureSource()), settings: settings, logger: book.logger)
-        #expect(book.entries.map(\.level) == [.warning, .warning] && book.entries.map(\.message) == ["ignored an unknown variable", "ignored an unknown variable"])
+        #expect(book.entries.map(\.level) == [.warning, .warning])
+        #expect(Set(book.entries.map(\.message)) == ["ignored an unknown variable"])
         #expect(book.entries.map { $0["variables"] } == ["PLIMSOLL_DRYRUN", "PLIMSOLL_FLUX_CAPACITOR_COLOUR"])
         #expect(book.entries.map { $0["reason"] } == Self.sentences)
     }

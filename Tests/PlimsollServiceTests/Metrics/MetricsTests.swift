@@ -2,11 +2,11 @@ import CoreMetrics
 import Foundation
 import MetricsTestKit
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollTesting
 import TestSupport
 import Testing
 
+@testable import PlimsollLifecycle
 @testable import PlimsollService
 
 @Suite(.timeLimit(.minutes(5))) struct MetricsTests {
@@ -37,7 +37,7 @@ import Testing
         #expect(lines.contains("plimsoll_level 0") && lines.contains("plimsoll_tasks{state=\"running\"} 0"))
         #expect(lines.contains(#"plimsoll_cache_requests_total{cache="pages \"hot\"\nnew\\old",result="hit"} 1"#))
         // What has no limit is said by saying nothing.
-        #expect(text.contains(#"{limiter="render",state="allowed"}"#) && !text.contains(#"{limiter="web",state="allowed"}"#))
+        #expect(text.contains(#"plimsoll_admissions_limit{limiter="render"}"#) && !text.contains(#"plimsoll_admissions_limit{limiter="web"}"#))
         #expect(lines.contains(#"plimsoll_requests_shed_total{limiter="web",priority="sheddable",when="at_once"} 1"#))
         #expect(lines.contains(#"plimsoll_admissions_total{limiter="web",priority="critical"} 1"#))
         #expect(lines.contains(#"plimsoll_requests_shed_total{limiter="render",priority="none",when="after_waiting"} 0"#))
@@ -62,6 +62,82 @@ import Testing
         for held in [100, 50] { manager.register("twin", byteCount: { held }, release: { _ in 0 }) }
         let bytes = try #require(MetricCatalogue.families(manager.status).first { $0.name == "plimsoll_cache_bytes" })
         #expect(bytes.points.map(\.value) == [150])
+    }
+
+    /// Holds memory that no pressure makes it release.
+    private final class Fixed: Purgeable {
+        let name = "fixed"
+        let rebuildCost = RebuildCost.precious
+        let heldBytes = 50 << 20
+        let releasesUnderPressure = false
+        func release(_ target: Int) -> Int { 0 }
+    }
+
+    private func value(_ name: String, _ status: ManagerStatus) -> Double? {
+        MetricCatalogue.families(status).first { $0.name == name }?.points.first?.value
+    }
+
+    @Test func `the autoscaler's ratio follows load and not caches, while the used ratio follows both`() async throws {
+        let source = ScriptedPressureSource(), manager = ResourceManager(source: source)
+        manager.isDryRun = true
+        let cache = PurgeableCache<Int, Int>("pages", cost: { _, _ in 100 << 20 })
+        manager.register(cache)
+        // Held, but not to be had under pressure; and volatile pages, which `available` counts as free.
+        manager.register(Fixed())
+        manager.register(VolatileCache<Int, [UInt8]>("thumbs"))
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            func ratios(used: Int, _ entries: Int) async -> [Double?] {
+                for key in 0..<entries { cache.insert(key, forKey: key) }
+                source.push(usage: .mebibytes(used + entries * 100), limit: .mebibytes(1000))
+                await until { manager.status.memory?.usageBytes == (used + entries * 100) << 20 }
+                return ["plimsoll_memory_used_ratio", "plimsoll_memory_unreleasable_ratio"].map { value($0, manager.status) }
+            }
+            #expect(await ratios(used: 300, 0) == [0.3, 0.3])
+            #expect(await ratios(used: 300, 4) == [0.7, 0.3], "a cache has filled what was idle")
+            #expect(await ratios(used: 500, 4) == [0.9, 0.5], "load has come on top")
+            // Caches that say they hold more than is used leave nothing rather than less.
+            #expect(await ratios(used: -200, 4) == [0.2, 0])
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+    }
+
+    @Test func `volatile memory is not subtracted twice`() {
+        var holder = HolderStatus.example(held: 500, volatile: 300)
+        #expect(MetricCatalogue.releasableBytes([holder]) == 200)
+        holder.volatileBytes = nil
+        #expect(MetricCatalogue.releasableBytes([holder, holder]) == 1000)
+        holder.releasesUnderPressure = false
+        #expect(MetricCatalogue.releasableBytes([holder]) == 0)
+    }
+
+    @Test func `the end of the run before is said once it is known, and stays one series`() async throws {
+        let store = MemoryStateStore()
+        for (end, isKilled) in [("none", true), ("failed_launch", false), ("clean", true)] {
+            let manager = ResourceManager(source: ScriptedPressureSource())
+            manager.lifecycle.countLaunches(in: store)
+            #expect(value("plimsoll_previous_run_info", manager.status) == nil, "not read yet")
+            _ = manager.lifecycle.preservation.restore()
+            let lines = PrometheusText.render(manager.status).split(separator: "\n").filter { $0.hasPrefix("plimsoll_previous_run_info") }
+            #expect(lines == ["plimsoll_previous_run_info{end=\"\(end)\"} 1"])
+            if !isKilled {
+                _ = manager.lifecycle.preservation.launched()
+                _ = manager.lifecycle.preservation.ended()
+            } else if end == "clean" {
+                _ = manager.lifecycle.preservation.launched()
+            }
+        }
+        let next = ResourceManager(source: ScriptedPressureSource())
+        next.lifecycle.countLaunches(in: store)
+        _ = next.lifecycle.preservation.restore()
+        #expect(next.status.lifecycle.previousRun == "crashed")
+        // Without a count of launches the end is unknown, and that is said.
+        let bare = ResourceManager(source: ScriptedPressureSource())
+        _ = bare.lifecycle.preservation.restore()
+        #expect(PrometheusText.render(bare.status).contains("plimsoll_previous_run_info{end=\"unknown\"} 1"))
+        let start = try #require(value("plimsoll_start_time_seconds", bare.status))
+        #expect(start > 1_700_000_000 && value("plimsoll_start_time_seconds", next.status) == start)
     }
 
     @Test func `numbers are written in a form that is read back`() {
@@ -104,6 +180,14 @@ import Testing
             group.cancelAll()
             try await group.waitForAll()
         }
+    }
+}
+
+extension HolderStatus {
+    static func example(held: Int, volatile: Int?) -> HolderStatus {
+        var status = #"{"name":"a","group":"","tags":[],"rebuildCost":"cheap","releasesUnderPressure":true,"heldBytes":\#(held)"#
+        if let volatile { status += #","volatileBytes":\#(volatile)"# }
+        do { return try JSONDecoder().decode(HolderStatus.self, from: Data((status + "}").utf8)) } catch { preconditionFailure("\(error)") }
     }
 }
 

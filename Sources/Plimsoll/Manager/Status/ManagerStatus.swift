@@ -127,11 +127,14 @@ public struct LifecycleStatus: Sendable, Hashable, Codable {
     public var warming: [String: Double]
     /// Number of scenes.
     public var scenes: Int
+    /// End of the previous run: `none`, `clean`, `crashed` (a kill included), `failedLaunch`, `killedByOperator` or
+    /// `unknown`. `nil` before the launch has read the record, and from a version without the field.
+    public var previousRun: String?
 
     /// Creates the status of a process whose life cycle is not driven: active and ready.
     public init(
         state: String = "active", stage: String = "complete", isReady: Bool = true, reason: String? = nil,
-        warming: [String: Double] = [:], scenes: Int = 0
+        warming: [String: Double] = [:], scenes: Int = 0, previousRun: String? = nil
     ) {
         self.state = state
         self.stage = stage
@@ -139,6 +142,7 @@ public struct LifecycleStatus: Sendable, Hashable, Codable {
         self.reason = reason
         self.warming = warming
         self.scenes = scenes
+        self.previousRun = previousRun
     }
 }
 

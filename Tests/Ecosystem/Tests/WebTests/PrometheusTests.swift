@@ -39,7 +39,7 @@ import Testing
                 #expect(try await Self.ask(port, "plimsoll_level", server) == 1)
                 // Asked for until it is so: on a busy machine a scrape may take longer than its second.
                 #expect(try await Self.ask(port, "up{job=\"demo\"} == 1", server) == 1)
-                let held = try await Self.ask(port, "plimsoll_cache_bytes{cache=\"pages\",kind=\"held\"}", server)
+                let held = try await Self.ask(port, "plimsoll_cache_bytes{cache=\"pages\"}", server)
                 #expect(held == Double(cache.heldBytes))
                 #expect(try await Self.ask(port, "plimsoll_cache_entries", server) == Double(cache.count))
             }
