@@ -30,10 +30,22 @@ let package = Package(
     ],
     traits: [
         // What a trait names is fetched and built only for who asks for it: `.package(…, traits: ["Hummingbird"])`. Without it the product of that name is empty.
+        // The default traits are for this package's own build and for applications. `.package(…, traits: [])` resolves no other package at all, and has
+        // Plimsoll, PlimsollLifecycle, PlimsollLinux, PlimsollFoundation and PlimsollTesting. SwiftPM leaves a package out if each use of it, in tests and programs
+        // as well, is behind a trait that is off.
+        .default(enabledTraits: ["Service", "Supervisor", "CLI"]),
+        .trait(
+            name: "Service", description: "PlimsollService: a service of a ServiceGroup, with log, metrics and settings"
+        ),
+        .trait(name: "Supervisor", description: "PlimsollSupervisor: runs services under one limit; reads YAML"),
+        .trait(name: "CLI", description: "the command plimsoll", enabledTraits: ["Service", "Supervisor"]),
         .trait(
             name: "Tracing",
-            description: "PlimsollService: spans of swift-distributed-tracing for what is done about memory"),
-        .trait(name: "Hummingbird", description: "PlimsollHummingbird: load shedding, health and status pages"),
+            description: "PlimsollService: spans of swift-distributed-tracing for what is done about memory",
+            enabledTraits: ["Service"]),
+        .trait(
+            name: "Hummingbird", description: "PlimsollHummingbird: load shedding, health and status pages",
+            enabledTraits: ["Service"]),
         .trait(name: "NIO", description: "PlimsollNIO: ByteBuffer in volatile memory, bounds for bodies"),
         .trait(
             name: "AsyncHTTPClient",
@@ -99,7 +111,7 @@ let package = Package(
             name: "PlimsollSupervisor",
             dependencies: [
                 "Plimsoll", "PlimsollLinux", "CPlimsollSupervisor",
-                .product(name: "Yams", package: "Yams"),
+                .product(name: "Yams", package: "Yams", condition: .when(traits: ["Supervisor"])),
             ], swiftSettings: rules),
         .target(name: "CPlimsollSupervisor"),
 
@@ -108,10 +120,11 @@ let package = Package(
             name: "PlimsollService",
             dependencies: [
                 "Plimsoll", "PlimsollLifecycle", "PlimsollLinux",
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "Configuration", package: "swift-configuration"),
+                .product(
+                    name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
                 .product(name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Tracing"])),
             ],
             swiftSettings: rules),
@@ -174,7 +187,7 @@ let package = Package(
                 "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
                 "PlimsollTesting",
                 "CPlimsollMemory",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
             ],
             swiftSettings: rules),
         .executableTarget(
@@ -183,7 +196,7 @@ let package = Package(
                 "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
                 "PlimsollTesting",
                 "PlimsollDemos",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
             ],
             swiftSettings: rules),
 
@@ -197,10 +210,12 @@ let package = Package(
                 "PlimsollDemos",
                 // `hostile` kills a supervisor as the tests do.
                 "CSystemCallKiller",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
+                .product(
+                    name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
+                .product(
+                    name: "UnixSignals", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
             ],
             path: "Benchmarks/Process", swiftSettings: rules),
 
@@ -209,10 +224,12 @@ let package = Package(
             name: "shop",
             dependencies: [
                 "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService",
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-                .product(name: "Configuration", package: "swift-configuration"),
+                .product(
+                    name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(
+                    name: "UnixSignals", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
+                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
             ],
             path: "docs/examples/Shop", swiftSettings: rules),
 
@@ -255,12 +272,14 @@ let package = Package(
                 "PlimsollSupervisor",
                 "PlimsollTesting",
                 "CAllocationCounter", "TestSupport",
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "MetricsTestKit", package: "swift-metrics"),
-                .product(name: "Configuration", package: "swift-configuration"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+                .product(
+                    name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
+                .product(
+                    name: "UnixSignals", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
             ],
             swiftSettings: rules),
         .testTarget(
@@ -284,7 +303,7 @@ let package = Package(
                 "PlimsollCLI", "PlimsollDemos", "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService",
                 "PlimsollTesting",
                 "TestSupport",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
             ],
             swiftSettings: rules),
         .testTarget(
@@ -292,7 +311,7 @@ let package = Package(
             dependencies: [
                 "plimsoll-bench", "PlimsollDemos", "Plimsoll", "PlimsollLifecycle", "PlimsollSupervisor",
                 "PlimsollTesting", "TestSupport",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
             ],
             swiftSettings: rules),
     ],
