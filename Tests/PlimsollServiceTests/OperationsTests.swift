@@ -111,6 +111,51 @@ import Testing
         #expect(variables.count == 2 && Duration.seconds(Int(grace) ?? 0) > settings.shutdownBudget)
     }
 
+    @Test func `the image has what the manifest asks for: ports, probes, the command plimsoll, and a place for the socket`() throws {
+        let manifest = try text("kubernetes.yaml"), image = try text("Dockerfile")
+        let program = try text("../examples/Pod/Pod.swift")
+        // Ports: of the container, of the image's environment, of the program, and of those who ask.
+        let ports = Dictionary(
+            uniqueKeysWithValues: manifest.matches(of: #/name: (\w+), containerPort: (\d+)/#).map {
+                ("\($0.output.1)", "\($0.output.2)")
+            })
+        #expect(ports == ["http": "8080", "admin": "8081"])
+        for (variable, port) in [("PORT", ports["http"]), ("ADMIN_PORT", ports["admin"])] {
+            #expect(image.contains(" \(variable)=\(port ?? "")") && program.contains("\"\(variable)\", \(port ?? ""))"), "\(variable)")
+        }
+        #expect(image.contains("HOST=0.0.0.0") && program.contains("\"HOST\""))
+        #expect(manifest.contains("prometheus.io/port: \"\(ports["admin"] ?? "")\""))
+        #expect(try text("podmonitor.yaml").contains("- port: admin"))
+        // Each probe asks a page that the program has on that port.
+        let probes = manifest.matches(of: #/httpGet: { path: ([^,]+), port: (\w+) }/#).map { ("\($0.output.1)", "\($0.output.2)") }
+        #expect(probes.map(\.0) == ["/healthz", "/readyz", "/readyz"] && probes.allSatisfy { $0.1 == "http" })
+        #expect(probes.allSatisfy { path, _ in AdminPages.Page(rawValue: path)?.isCheck == true })
+        #expect(program.contains("[AdminPages.Page.health, .readiness]"))
+        // The user of the pod is the image's and owns the directory; the socket and the record lie in the mounted volume.
+        for user in ["runAsUser: 10001", "fsGroup: 10001"] { #expect(manifest.contains(user)) }
+        #expect(image.contains("USER 10001:10001") && image.contains("install -d -o 10001 -g 10001 -m 0700 /run/plimsoll"))
+        #expect(image.contains("RUNTIME_DIRECTORY=/run/plimsoll") && manifest.contains("mountPath: /run/plimsoll"))
+        // What is built is what is copied, and what is built exists.
+        let products = image.matches(of: #/--product (\w+)/#).map { "\($0.output.1)" }
+        #expect(products == ["pod", "plimsoll"] && products.allSatisfy { image.contains("/.build/release/\($0) ") })
+        #expect(try text("../examples/Pod/Package.swift").contains(".executable(name: \"pod\""))
+        #expect(try text("../../Package.swift").contains(".executable(name: \"plimsoll\""))
+        #expect(try text("../../.dockerignore").contains("**/.build"))
+    }
+
+    @Test func `each use of another package is behind a trait, so that a consumer without traits resolves none`() throws {
+        let manifest = try text("../../Package.swift")
+        let uses = manifest.matches(of: #/\.product\(\s*name: "\w+",\s*package: "[\w.-]+"(.*?)\)\)?,?\n/#.dotMatchesNewlines())
+        #expect(uses.count > 30)
+        for use in uses { #expect(use.output.1.contains("condition: .when(traits: [\""), "\(use.output.0)") }
+        #expect(manifest.components(separatedBy: ".product(").count - 1 == uses.count)
+    }
+
+    @Test func `an autoscaler follows memory that caches cannot give back`() throws {
+        let named = try text("kubernetes.yaml").matches(of: #/metric: { name: (\w+) }/#).map { "\($0.output.1)" }
+        #expect(named == ["plimsoll_memory_unreleasable_ratio"])
+    }
+
     @Test func `the unit follows the guide: the stop timeout exceeds the budget, the limits lie a tenth apart`() throws {
         let lines = try text("shop.service").split(separator: "\n").map { $0.split(separator: "=", maxSplits: 1).map(String.init) }
         let unit = Dictionary(lines.filter { $0.count == 2 }.map { ($0[0], $0[1]) }) { $1 }

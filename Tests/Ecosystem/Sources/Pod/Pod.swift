@@ -1,0 +1,1 @@
+../../../../docs/examples/Pod/Pod.swift
