@@ -212,4 +212,4 @@ docs: swift ## The documentation as a site in out/docs, without a warning
 	docs/build
 
 clean: ## Remove what was built
-	rm -rf .build Benchmarks/.build Benchmarks/EndToEnd/.build Tests/Ecosystem/.build Tests/Minimal/.build out
+	rm -rf .build Benchmarks/.build Benchmarks/EndToEnd/.build Tests/Ecosystem/.build Tests/Minimal/.build docs/examples/Pod/.build out
