@@ -1,6 +1,7 @@
 // What applications write: no @testable here, so this file fails to compile when a public name or call shape is lost.
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 private struct Session: Sendable {
