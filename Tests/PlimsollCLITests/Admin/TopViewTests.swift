@@ -52,7 +52,7 @@ import Testing
             shop (4711)  active  warning (headroom), 12 MiB short                    q quits
             usage      [█████████████████████████████████████W▒▒▒▒c▒▒▒·]  500 MiB of 512 MiB
             available  96 MiB   resident 420 MiB   heap caches 100 MiB   volatile 0 B
-            growth     3 MiB/s: at this rate the limit is met in 32 s   stalled 3.4 %
+            growth     3 MiB/s: at this rate usage meets the limit in 32 s   stalled 3.4 %
 
             CACHES
             media/thumbs      [███████████······]   95 MiB of 128 MiB    90 % hits cheap
@@ -74,7 +74,7 @@ import Testing
             shop (4711)  active  warning (headroom),
             usage      [█████Wc]  500 MiB of 512 MiB
             available  96 MiB   resident 420 MiB   h
-            growth     3 MiB/s: at this rate the lim
+            growth     3 MiB/s: at this rate usage m
             CACHES  (1 more)
             media/t… [███·]   95 MiB of 128 MiB    9
             TASKS

@@ -155,7 +155,7 @@ import Testing
         let fresh = server.store(TaskHandoffLimits(), settings)
         await #expect(throws: TaskHandoffError.self) { try await fresh.census() }
         let second = await #expect(throws: TaskHandoffError.self) { try await fresh.census() }
-        #expect(second?.kind == .unreachable && second?.description.contains("left alone") == true)
+        #expect(second?.kind == .unreachable && second?.description.contains("is not tried") == true)
         #expect(fresh.statistics.skipped == 1 && fresh.statistics.unreachable == 1 && fresh.statistics.lastProblem != nil)
         server.freeze(false)
         await untilAnswer { (try? await other.census()) != nil }
@@ -167,7 +167,7 @@ import Testing
         defer { puppet.stop() }
         let store = PostgreSQLTaskHandoff("hostaddr=127.0.0.1 port=\(puppet.port) user=x dbname=x sslmode=disable", settings: .hasty)
         let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(1)) }
-        #expect(error?.kind == .unreachable && error?.description.hasPrefix("take a task in PostgreSQL") == true, "\(String(describing: error))")
+        #expect(error?.kind == .unreachable && error?.description.hasPrefix("cannot take a task in PostgreSQL") == true, "\(String(describing: error))")
         #expect(store.statistics.unreachable == 1 && store.statistics.answered == 0)
     }
 
