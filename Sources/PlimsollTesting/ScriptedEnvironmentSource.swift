@@ -1,9 +1,9 @@
-public import Plimsoll
-public import PlimsollLifecycle
+package import Plimsoll
+package import PlimsollLifecycle
 import Synchronization
 
 /// An environment source that a test controls.
-public final class ScriptedEnvironmentSource: EnvironmentSource {
+package final class ScriptedEnvironmentSource: EnvironmentSource {
     private struct State {
         var sink: (@Sendable (EnvironmentChange.Kind, Int) -> Void)?
         var values: [EnvironmentChange.Kind: EnvironmentValue] = [:]
@@ -15,10 +15,10 @@ public final class ScriptedEnvironmentSource: EnvironmentSource {
     private let state = Mutex(State())
 
     /// Creates a source in which every kind can be watched, and is `absent`.
-    public init() {}
+    package init() {}
 
     /// Sets the value of `kind` and sends one raw event, unless the source is silent.
-    public func set(_ kind: EnvironmentChange.Kind, _ value: EnvironmentValue?) {
+    package func set(_ kind: EnvironmentChange.Kind, _ value: EnvironmentValue?) {
         let sink = state.withLock { state -> (@Sendable (EnvironmentChange.Kind, Int) -> Void)? in
             state.values[kind] = value
             guard state.watched[kind] != nil else { return nil }
@@ -29,28 +29,28 @@ public final class ScriptedEnvironmentSource: EnvironmentSource {
     }
 
     /// Sets whether events wait for `collect()` from now on, as events do while a process is frozen.
-    public func setSilent(_ isSilent: Bool) { state.withLock { $0.isSilent = isSilent } }
+    package func setSilent(_ isSilent: Bool) { state.withLock { $0.isSilent = isSilent } }
 
     /// The watched kinds.
-    public var watched: Set<EnvironmentChange.Kind> { state.withLock { Set($0.watched.keys) } }
+    package var watched: Set<EnvironmentChange.Kind> { state.withLock { Set($0.watched.keys) } }
 
-    public func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void) {
+    package func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void) {
         state.withLock { $0.sink = sink }
     }
 
-    public func watch(_ kind: EnvironmentChange.Kind) -> Bool {
+    package func watch(_ kind: EnvironmentChange.Kind) -> Bool {
         state.withLock { $0.watched[kind, default: 0] += 1 }
         return true
     }
 
-    public func unwatch(_ kind: EnvironmentChange.Kind) {
+    package func unwatch(_ kind: EnvironmentChange.Kind) {
         state.withLock { state in
             guard let count = state.watched[kind] else { preconditionFailure("\(kind) is not watched") }
             state.watched[kind] = count > 1 ? count - 1 : nil
         }
     }
 
-    public func collect() {
+    package func collect() {
         let (waiting, sink) = state.withLock { state in
             defer { state.waiting = [] }
             return (state.waiting, state.sink)
@@ -58,11 +58,11 @@ public final class ScriptedEnvironmentSource: EnvironmentSource {
         for (kind, events) in waiting { sink?(kind, events) }
     }
 
-    public func read(_ kind: EnvironmentChange.Kind) -> EnvironmentValue? {
+    package func read(_ kind: EnvironmentChange.Kind) -> EnvironmentValue? {
         state.withLock { $0.values[kind] ?? .absent }
     }
 
-    public var signals: [Capabilities.Signal] {
+    package var signals: [Capabilities.Signal] {
         watched.isEmpty ? [] : [Capabilities.Signal("environment", isLive: true, "set by a test")]
     }
 }

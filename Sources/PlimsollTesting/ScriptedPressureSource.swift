@@ -38,9 +38,15 @@ public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
     private let state = Mutex(State())
     private let loop = Parker()
 
-    /// The environment source, for a test to set.
-    public let surroundings = ScriptedEnvironmentSource()
-    public var environment: (any EnvironmentSource)? { surroundings }
+    package let surroundings = ScriptedEnvironmentSource()
+    package var environment: (any EnvironmentSource)? { surroundings }
+
+    /// Sets the value of `kind` in the process's environment, which the manager's life cycle watches. Values are
+    /// `absent` at first.
+    public func set(_ kind: EnvironmentChange.Kind, _ value: EnvironmentValue?) { surroundings.set(kind, value) }
+
+    /// Sets whether changes of the environment are found only when all values are read again, as after a freeze.
+    public func setSilent(_ isSilent: Bool) { surroundings.setSilent(isSilent) }
 
     /// Creates a source without a reading.
     public init() {}

@@ -31,7 +31,7 @@ private final class Shelf: Sendable {
 /// Another process of the service, as far as this one knows it.
 private struct Peer: Sendable {
     let lifecycle: Lifecycle
-    func take(_ request: ActivationRequest) async throws { try await lifecycle.activate(request) }
+    func take(_ request: String, _ payload: [UInt8]) async throws { try await lifecycle.activate(request, payload: payload) }
 }
 
 private final class Rows: Sendable {
@@ -119,7 +119,7 @@ private final class Election: Sendable {
         @Sendable func render() async throws -> String { "page" }
         try await lifecycle.launch()
         let limiter = ConcurrencyLimiter("render", limit: 64)
-        let ticker = Ticker("metrics", every: .seconds(10)) { tick in await push(missed: tick.missed) }
+        let ticker = Ticker("metrics", every: .seconds(10)) { missed in await push(missed: missed) }
         lifecycle.pausables.add(limiter)
         lifecycle.pausables.add(ticker)
         let page = try await limiter.run { try await render() }  // waits while nothing is admitted
@@ -144,7 +144,7 @@ private final class Election: Sendable {
         func sign(_ bytes: RawSpan) -> UInt8 { bytes.unsafeLoad(as: UInt8.self) }
         try await lifecycle.launch()
         let leader = ExclusiveResource(
-            "leader", kind: .lease, lease: .seconds(15), release: { try await election.resign() },
+            "leader", lease: .seconds(15), release: { try await election.resign() },
             reacquire: { epoch in try await election.campaign(epoch) })
         try lifecycle.exclusive.add(leader)
         try await leader.withUse { epoch in
@@ -210,8 +210,8 @@ private final class Election: Sendable {
         let (_, lifecycle, _) = onManualClock()
         let opened = Mutex<[String]>([])
         @Sendable func open(_ name: String, _ payload: [UInt8]) async { opened.withLock { $0.append(name) } }
-        lifecycle.onActivation("admin") { request in await open(request.name, request.payload) }
-        try await lifecycle.activate(ActivationRequest("tenant-42"))  // brings the process to the front first
+        lifecycle.onActivation("admin") { request, payload in await open(request, payload) }
+        try await lifecycle.activate("tenant-42")  // brings the process to the front first
         #expect(opened.withLock { $0 } == ["tenant-42"] && lifecycle.state == .active)
     }
 
@@ -248,11 +248,11 @@ private final class Election: Sendable {
     @Test func `C73 work begun by an ending process is handed to a peer`() async throws {
         let (manager, lifecycle, _) = onManualClock(), other = onManualClock().lifecycle
         let taken = Mutex<[UInt8]>([])
-        other.onActivation("rows") { request in taken.withLock { $0 = request.payload } }
+        other.onActivation("rows") { _, payload in taken.withLock { $0 = payload } }
         let peer = Peer(lifecycle: other), rows = Rows(count: 10)
         try await lifecycle.launch()
         let work = Task {
-            manager.onHandover { work in try await peer.take(ActivationRequest(work.name, payload: work.bytes)) }
+            manager.onHandover { work in try await peer.take(work.name, work.bytes) }
             try await manager.withBackgroundTask("rows") { task in
                 try await rows.importAll()
             } onExpiration: { task, reason in

@@ -59,7 +59,7 @@ extension LifecycleService {
         let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw Failure.failed("cannot use \(path): \(String(cString: strerror(errno)))") }
         let lock = ExclusiveResource(
-            "lock", kind: .lock, after: ["http"], isHeld: false,
+            "lock", after: ["http"], isHeld: false,
             release: {
                 flock(file, LOCK_UN)
                 LifecycleEvent(.unlocked).emit()
@@ -71,7 +71,7 @@ extension LifecycleService {
                 LifecycleEvent(.locked, number: Int(epoch)).emit()
             })
         let listener = ExclusiveResource(
-            "http", kind: .listener, isHeld: false,
+            "http", isHeld: false,
             release: {
                 door.close()
                 LifecycleEvent(.closed).emit()

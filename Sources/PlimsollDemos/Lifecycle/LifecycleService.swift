@@ -29,15 +29,15 @@ final class LifecycleService: Sendable {
 
     /// Sets everything up and runs until the task is cancelled.
     func run() async throws {
-        let limiter = ConcurrencyLimiter("requests", limit: 16, whenPaused: .refuse)
+        let limiter = ConcurrencyLimiter("requests", limit: 16, waitingWhilePausedAtMost: .zero)
         lifecycle.pausables.add(limiter)
         let door = Door { [self] in
             (try? await limiter.run(waitingAtMost: .zero) { orders.add() }) != nil
         }
         let ticker = Ticker(
-            "ticker", every: LifecycleDemo.period, inBackground: .coalesced(every: LifecycleDemo.backgroundPeriod)
+            "ticker", every: LifecycleDemo.period, inBackgroundEvery: LifecycleDemo.backgroundPeriod
         ) {
-            LifecycleEvent(.tick, number: $0.missed).emit()
+            LifecycleEvent(.tick, number: $0).emit()
         }
         lifecycle.pausables.add(ticker)
         preserveOrders()
@@ -72,7 +72,7 @@ final class LifecycleService: Sendable {
         await teller.value
     }
 
-    private func connectScene(_ id: String, _ reason: Scene.Reason) async {
+    private func connectScene(_ id: String, _ reason: LifecycleCause) async {
         let emit: @Sendable (LifecycleContext) -> Void = { LifecycleEvent(id, $0.from, $0.to, $0.cause).emit() }
         let scene = lifecycle.connectScene(id, reason: reason) { scene in
             scene.observe("event writer", onInactive: emit, onActive: emit, onBackground: emit, onForeground: emit)

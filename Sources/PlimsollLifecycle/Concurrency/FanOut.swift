@@ -153,8 +153,8 @@ final class FanOut: Sendable {
         }
     }
 
-    private func timing(_ index: Int, _ took: Duration) -> HandlerTiming {
-        HandlerTiming(name: handlers[index].name, origin: handlers[index].origin, took: took)
+    private func timing(_ index: Int, _ took: Duration, isFinished: Bool = true) -> HandlerTiming {
+        HandlerTiming(name: handlers[index].name, origin: handlers[index].origin, took: took, isFinished: isFinished)
     }
 
     /// Checks periodically if running handlers hold up the rest.
@@ -181,7 +181,9 @@ final class FanOut: Sendable {
             state.withLock { state in
                 guard let continuation = state.continuation else { return (nil, Outcome(), []) }
                 (state.continuation, state.alarm) = (nil, nil)
-                state.outcome.overran = state.running.sorted { $0.key < $1.key }.map { timing($0.key, now - $0.value) }
+                state.outcome.overran = state.running.sorted { $0.key < $1.key }.map {
+                    timing($0.key, now - $0.value, isFinished: false)
+                }
                 state.outcome.unreached = handlers[state.next...].map(\.name)
                 guard order == .forward else { return (continuation, state.outcome, []) }
                 state.next = handlers.count
@@ -201,4 +203,6 @@ public struct HandlerTiming: Sendable, Hashable {
     public var origin: String
     /// The time taken. For a handler that overran, the time it had been running.
     public var took: Duration
+    /// True if the handler had returned.
+    public var isFinished = true
 }

@@ -2,18 +2,17 @@ import Plimsoll
 import Synchronization
 
 /// The time that a handler of changes took, or has taken so far.
-public struct EnvironmentCall: Sendable, Hashable {
+struct EnvironmentCall: Sendable, Hashable {
     /// The name under which the handler was registered.
-    public var name: String
+    var name: String
     /// The kind of change that was handled; the last one, if there were several.
-    public var kind: EnvironmentChange.Kind
+    var kind: EnvironmentChange.Kind
     /// Running time that the call took, so far if it has not returned.
-    public var took: Duration
+    var took: Duration
     /// True if the call had returned.
-    public var isFinished: Bool
+    var isFinished: Bool
 
-    /// Creates the record of a call.
-    public init(_ name: String, _ kind: EnvironmentChange.Kind, took: Duration, isFinished: Bool) {
+    init(_ name: String, _ kind: EnvironmentChange.Kind, took: Duration, isFinished: Bool) {
         self.name = name
         self.kind = kind
         self.took = took

@@ -1,24 +1,24 @@
-public import Plimsoll
+package import Plimsoll
 import Synchronization
 
 /// A sequence of changes of the environment. A slow reader gets the net change since the last dequeue.
 ///
 /// Made by `Lifecycle.environmentChanges`; covers changes from that moment. Belongs to one loop: two loops that share
 /// one sequence share the changes.
-public struct EnvironmentChanges: AsyncSequence, Sendable {
-    public typealias Element = EnvironmentChange
-    public typealias Failure = Never
+package struct EnvironmentChanges: AsyncSequence, Sendable {
+    package typealias Element = EnvironmentChange
+    package typealias Failure = Never
 
     let reader: EnvironmentReader
 
-    public func makeAsyncIterator() -> Iterator { Iterator(reader: reader) }
+    package func makeAsyncIterator() -> Iterator { Iterator(reader: reader) }
 
     /// Dequeues one change after the other.
-    public struct Iterator: AsyncIteratorProtocol {
+    package struct Iterator: AsyncIteratorProtocol {
         let reader: EnvironmentReader
 
         /// Returns the next net change; `nil` when the task is cancelled.
-        public mutating func next() async -> EnvironmentChange? { await reader.next() }
+        package mutating func next() async -> EnvironmentChange? { await reader.next() }
     }
 }
 
@@ -92,7 +92,7 @@ final class EnvironmentReader: Sendable {
 ///
 /// A source only reports that a value may have changed. The library then reads the value and compares. So superfluous
 /// or merged events do no harm.
-public protocol EnvironmentSource: Sendable {
+package protocol EnvironmentSource: Sendable {
     /// Starts the source. The source calls `sink` from any thread with each kind that may have changed, and the number
     /// of raw events seen. `sink` returns at once. Called once, before any other method.
     func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void)
@@ -118,7 +118,7 @@ public protocol EnvironmentSource: Sendable {
 /// A source of readings that also reports changes of the process's environment: clock, time zone, files, devices.
 ///
 /// A life cycle watches the environment through the source of its manager, if that source conforms.
-public protocol EnvironmentProvider: Sendable {
+package protocol EnvironmentProvider: Sendable {
     /// The source of changes; `nil` for none.
     var environment: (any EnvironmentSource)? { get }
 }

@@ -72,7 +72,7 @@ final class ExclusiveContext: Sendable {
 /// An error of an exclusive resource that cannot be acquired or used.
 public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The reason for the error.
-    public enum Reason: Sendable, Hashable {
+    enum Reason: Sendable, Hashable {
         /// Another resource of that name is registered.
         case duplicateName
         /// The order of release is circular: each resource is to be released after the next, the last after the
@@ -95,7 +95,16 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
     /// Name of the resource.
     public var resource: String
     /// The reason for the error.
-    public var reason: Reason
+    var reason: Reason
+
+    /// True if the process is in the background, or entering the background: try after the return.
+    public var isInBackground: Bool { reason == .inBackground }
+    /// True if the process has just run again after a freeze or a sleep: try again.
+    public var isUnsettled: Bool { reason == .unsettled }
+    /// True if the resource is not held any more, or was acquired again since: others may have held it meanwhile.
+    public var isLost: Bool {
+        if case .stale = reason { true } else { reason == .notHeld || reason == .leaseExpired }
+    }
 
     public var description: String {
         switch reason {

@@ -5,7 +5,7 @@ import Synchronization
 /// session with a remote party.
 ///
 ///     let lease = ExclusiveResource(
-///         "leader", kind: .lease, after: ["http"], lease: .seconds(15),
+///         "leader", after: ["http"], lease: .seconds(15),
 ///         release: { try await election.resign() }, reacquire: { epoch in try await election.campaign(epoch) })
 ///     try lifecycle.exclusive.add(lease)
 ///     try await lease.withUse { epoch in … ; try lease.check(epoch); try await commit() }
@@ -19,31 +19,13 @@ import Synchronization
 /// after every freeze or host sleep. Work that began earlier finds that `check(_:)` throws, and must not act any
 /// more.
 public final class ExclusiveResource: Sendable {
-    /// The kind of resource.
-    public enum Kind: String, Sendable, Hashable, CaseIterable {
-        /// A lock that others wait for: flock, fcntl, an advisory lock of a database, a mutex in shared memory.
-        case lock
-        /// Held for a limited time, independent of this process: leadership, a lease on a shard. After a freeze the
-        /// lease counts as lost, unless the lease time has not run out.
-        case lease
-        /// A listening socket. For a frozen process, the kernel goes on accepting connections into a backlog that no
-        /// thread serves.
-        ///
-        /// Close the socket with shutdown(2) and close(2): a child that inherited the socket would keep it listening.
-        case listener
-        /// A session with a remote party that is opened and closed in pairs: a serial line, a GPU context, a licence
-        /// seat (C53).
-        case session
-    }
-
     /// The name used in reports and in `after:`.
     public let name: String
-    /// The kind of resource.
-    public let kind: Kind
     /// Names of the resources that depend on this one. They are released before and reacquired after this resource.
     public let releasedAfter: [String]
-    /// The lease time without `renew`, on a clock that runs through freezes and sleep; `nil` for no limit.
-    public let leaseTime: Duration?
+    /// The lease time without `renew`, on a clock that runs through freezes and sleep; `nil` if there is no lease, zero
+    /// if the time is unknown.
+    public let lease: Duration?
 
     enum Phase { case released, acquiring, held, draining, releasing, stuck }
 
@@ -71,9 +53,9 @@ public final class ExclusiveResource: Sendable {
     ///
     /// - Parameters:
     ///   - name: name used in reports and in `after:`; unique among registered resources.
-    ///   - kind: kind of resource.
     ///   - after: names of the resources to release before this one, because they use this one.
-    ///   - lease: lease time without `renew`. A lease without a time counts as lost after every freeze or sleep.
+    ///   - lease: lease time without `renew`; `nil` for a resource without a lease. With zero the time is unknown, and
+    ///     the lease counts as lost after every freeze or sleep.
     ///   - isHeld: true if the resource is held when added.
     ///   - drain: stops new work and finishes work under way, within the given time. Uses in flight are waited for
     ///     separately.
@@ -82,15 +64,14 @@ public final class ExclusiveResource: Sendable {
     ///     time.
     ///   - reacquire: acquires the resource, for the given epoch. Without this closure the resource stays released.
     public init(
-        _ name: String, kind: Kind = .lock, after: [String] = [], lease: Duration? = nil, isHeld: Bool = true,
+        _ name: String, after: [String] = [], lease: Duration? = nil, isHeld: Bool = true,
         drain: (@Sendable (_ timeLeft: Duration) async throws -> Void)? = nil,
         release: @escaping @Sendable () async throws -> Void,
         forceClose: (@Sendable () -> Void)? = nil, reacquire: (@Sendable (_ epoch: UInt64) async throws -> Void)? = nil
     ) {
         self.name = name
-        self.kind = kind
         releasedAfter = after
-        leaseTime = lease
+        self.lease = lease
         drainBody = drain
         releaseBody = release
         forceBody = forceClose
@@ -132,8 +113,8 @@ public final class ExclusiveResource: Sendable {
     }
 
     private func hasExpired(_ state: State) -> Bool {
-        guard let leaseTime, let context = context.load() else { return false }
-        return context.boottime - state.leasedAt >= leaseTime
+        guard let lease, lease > .zero, let context = context.load() else { return false }
+        return context.boottime - state.leasedAt >= lease
     }
 
     private func error(_ reason: ExclusiveResourceError.Reason) -> ExclusiveResourceError {
@@ -334,7 +315,7 @@ public final class ExclusiveResource: Sendable {
     func gapEnded() {
         state.withLock { state in
             state.epoch += 1
-            guard kind == .lease, state.phase == .held, leaseTime == nil || hasExpired(state) else { return }
+            guard let lease, state.phase == .held, lease <= .zero || hasExpired(state) else { return }
             (state.phase, state.wasHeld) = (.released, true)
             state.turn += 1
         }

@@ -6,6 +6,7 @@ import Synchronization
 public final class ExclusiveResources: Sendable {
     private let resources = Mutex<[ExclusiveResource]>([])
     private let reports = Mutex<[ExclusiveReport]>([])
+    let reconnects = Mutex<[String: ReconnectLimiter]>([:])
     let context: ExclusiveContext
     let alarms: Alarms
     private let threads: HandlerThreads
@@ -60,7 +61,7 @@ public final class ExclusiveResources: Sendable {
     public var violationCount: Int { context.violationCount }
 
     /// The reports of recent releases and reacquisitions, oldest first; at most 64.
-    public var history: [ExclusiveReport] { reports.withLock { $0 } }
+    var history: [ExclusiveReport] { reports.withLock { $0 } }
 
     // MARK: To the background
 
@@ -183,22 +184,22 @@ public final class ExclusiveResources: Sendable {
 }
 
 /// The result of one release or reacquisition of the exclusive resources.
-public struct ExclusiveReport: Sendable, Hashable {
+struct ExclusiveReport: Sendable, Hashable {
     /// The direction: release or reacquisition.
-    public enum Step: String, Sendable, Hashable { case release, reacquire }
+    enum Step: String, Sendable, Hashable { case release, reacquire }
 
     /// The direction of this report.
-    public var step: Step
+    var step: Step
     /// Resources released, or reacquired, in this order.
-    public var done: [String] = []
+    var done: [String] = []
     /// Resources not done by the deadline. On release, these were closed by force.
-    public var overran: [String] = []
+    var overran: [String] = []
     /// Resources whose own code threw, with the error.
-    public var failed: [String: String] = [:]
+    var failed: [String: String] = [:]
     /// Resources still held after a release: closing by force was not possible, or did not finish.
-    public var stillHeld: [String] = []
+    var stillHeld: [String] = []
     /// The time taken, in running time.
-    public var took = Duration.zero
+    var took = Duration.zero
 
     init(step: Step) { self.step = step }
 }

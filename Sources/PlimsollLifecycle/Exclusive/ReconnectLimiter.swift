@@ -3,10 +3,7 @@ import Synchronization
 
 /// Limits and spreads reconnections after a gap. Each waits for a random part of the spread time, and a bounded
 /// number run at once (T29).
-///
-/// An event that thaws one process thaws neighbouring processes too, and they all call the same server. Random delays
-/// keep the processes apart; the bound limits the load from this one.
-public final class ReconnectLimiter: Sendable {
+final class ReconnectLimiter: Sendable {
     private struct State {
         var random: SplitMix
         var epoch: UInt64
@@ -34,7 +31,7 @@ public final class ReconnectLimiter: Sendable {
 
     /// Returns the delay before the next reconnection: random between 0 and `spread` for that long after a gap,
     /// otherwise 0.
-    public func reconnectDelay() -> Duration {
+    func reconnectDelay() -> Duration {
         state.withLock { state in
             let now = context.boottime
             if state.epoch != context.connectionEpoch {
@@ -49,7 +46,7 @@ public final class ReconnectLimiter: Sendable {
     /// Runs `connect` after a delay, with a bounded number of others at once.
     ///
     /// - Throws: The error of `connect`; `CancellationError` if the task is cancelled while waiting.
-    public func run<Result>(_ connect: () async throws -> Result) async throws -> Result {
+    func run<Result>(_ connect: () async throws -> Result) async throws -> Result {
         let delay = reconnectDelay()
         if delay > .zero { try await pause(delay) }
         guard await enter() else { throw CancellationError() }

@@ -124,7 +124,7 @@ struct KeepingStages: Sendable {
 
 extension FanOut.Outcome {
     mutating func add(overran names: [String], _ origin: String, _ took: Duration) {
-        overran += names.map { HandlerTiming(name: $0, origin: origin, took: took) }
+        overran += names.map { HandlerTiming(name: $0, origin: origin, took: took, isFinished: false) }
     }
 }
 

@@ -1,24 +1,15 @@
 public import Plimsoll
 import Synchronization
 
-/// A request to show or serve something at once, such as an administrator's command, the first byte on an activated
-/// socket or a link (C74).
-public struct ActivationRequest: Sendable, Hashable {
-    /// The name of the request.
-    public var name: String
-    /// The data that belongs to the request.
-    public var payload: [UInt8]
-
-    /// Creates a request of that name.
-    public init(_ name: String, payload: [UInt8] = []) {
-        self.name = name
-        self.payload = payload
-    }
+/// A request to show or serve something at once (C74).
+struct ActivationRequest: Sendable {
+    var name: String
+    var payload: [UInt8]
 }
 
 /// The queue of activation requests. Requests are kept until the process is active and a handler is registered.
 final class ActivationInbox: Sendable {
-    typealias Handler = @Sendable (ActivationRequest) async throws -> Void
+    typealias Handler = @Sendable (_ name: String, _ payload: [UInt8]) async throws -> Void
 
     private struct State {
         var handlers: [(id: UInt64, name: String, gate: AsyncCallGate, body: Handler)] = []
@@ -65,7 +56,7 @@ final class ActivationInbox: Sendable {
         return waiting.flatMap { request in
             handlers.map { handler in
                 FanOut.Handler(name: "\(handler.name) (\(request.name))") {
-                    try await handler.gate.call { try await handler.body(request) }
+                    try await handler.gate.call { try await handler.body(request.name, request.payload) }
                 }
             }
         }
@@ -76,22 +67,32 @@ extension Lifecycle {
     /// Registers a handler for activation requests, including requests that came before.
     ///
     /// Each request is delivered once, as soon as the process is active.
+    ///
+    /// - Parameters:
+    ///   - name: name of the handler, for reports.
+    ///   - body: receives the name of the request and the data that belongs to it.
     @discardableResult
-    public func onActivation(_ name: String, _ body: @escaping @Sendable (ActivationRequest) async throws -> Void)
-        -> Registration
-    {
+    public func onActivation(
+        _ name: String, _ body: @escaping @Sendable (_ request: String, _ payload: [UInt8]) async throws -> Void
+    ) -> Registration {
         let registration = activations.add(name, body)
         if state == .active { threads.run { await self.deliverActivations() } }
         return registration
     }
 
-    /// Brings the process to the front and delivers `request` there. Launches the process first if needed.
+    /// Brings the process to the front and delivers a request there to show or serve something at once. Launches the
+    /// process first if needed.
     ///
+    /// A request is an administrator's command, the first byte on an activated socket or a link (C74).
+    ///
+    /// - Parameters:
+    ///   - request: name of the request.
+    ///   - payload: data that belongs to the request.
     /// - Throws: `LifecycleError` once the process has terminated, or if 1,024 requests wait already.
-    public func activate(_ request: ActivationRequest) async throws {
-        guard activations.post(request) else {
+    public func activate(_ request: String, payload: [UInt8] = []) async throws {
+        guard activations.post(ActivationRequest(name: request, payload: payload)) else {
             throw LifecycleError(
-                "cannot queue activation \"\(request.name)\" because \(ActivationInbox.capacity) wait already, which is the limit; check why the process is not active"
+                "cannot queue activation \"\(request)\" because \(ActivationInbox.capacity) wait already, which is the limit; check why the process is not active"
             )
         }
         try await enterForeground(cause: .operator)
@@ -100,11 +101,14 @@ extension Lifecycle {
 
     /// Activates the process for a thread that waits for the outcome. Needs no cooperative pool, which such threads
     /// may have filled.
-    package func activate(_ request: ActivationRequest, whenDone: @escaping @Sendable (Result<Void, any Error>) -> Void)
-    {
+    package func activate(
+        _ request: String, payload: [UInt8], whenDone: @escaping @Sendable (Result<Void, any Error>) -> Void
+    ) {
         threads.run {
             let outcome: Result<Void, any Error>
-            do { outcome = .success(try await self.activate(request)) } catch { outcome = .failure(error) }
+            do { outcome = .success(try await self.activate(request, payload: payload)) } catch {
+                outcome = .failure(error)
+            }
             whenDone(outcome)
         }
     }

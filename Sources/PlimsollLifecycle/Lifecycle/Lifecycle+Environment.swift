@@ -5,8 +5,12 @@ extension Lifecycle {
     /// files and devices, and posted changes.
     ///
     /// A slow reader gets the net change since the last dequeue, with the number of events merged. Changes that cancel
-    /// out are not delivered (C59). After a freeze, nothing is delivered before all sources have been read again.
-    public var environmentChanges: EnvironmentChanges { EnvironmentChanges(reader: environment.makeReader()) }
+    /// out are not delivered (C59). After a freeze, nothing is delivered before all sources have been read again. Two
+    /// loops over one sequence share the changes.
+    public var environmentChanges: some AsyncSequence<EnvironmentChange, Never> & Sendable { readEnvironment() }
+
+    /// Returns `environmentChanges` as the concrete type.
+    package func readEnvironment() -> EnvironmentChanges { EnvironmentChanges(reader: environment.makeReader()) }
 
     /// Calls `body` with each net change of one of `kinds`, or of all kinds if none is given. Calls are made on a
     /// thread of the manager, one at a time.
@@ -78,17 +82,22 @@ extension Lifecycle {
     }
 
     /// The current time zone, for formatting dates; `nil` if unknown. Read anew at each use unless changes are watched.
-    public var timeZone: TimeZoneVersion? {
-        guard case .timeZone(let zone) = environment.known(.timeZone) ?? environment.watch.value(of: .timeZone) else {
-            return nil
-        }
-        return zone
+    /// The properties are those of `EnvironmentValue.timeZone`.
+    public var timeZone: (name: String?, rulesHash: UInt64?, secondsFromUTC: Int)? {
+        let value = environment.known(.timeZone) ?? environment.watch.value(of: .timeZone)
+        guard case .timeZone(let name, let rulesHash, let secondsFromUTC) = value else { return nil }
+        return (name, rulesHash, secondsFromUTC)
     }
 
     /// Keeps `value` up to date until the registration is cancelled (C65).
     @discardableResult
     public func register<Value>(_ value: DerivedValue<Value>) -> Registration { environment.add(value) }
 
-    /// The last 64 handlers and interceptors of changes that took longer than 5 s, or have run for that long.
-    public var slowEnvironmentCalls: [EnvironmentCall] { environment.slowCalls }
+    /// The last 64 handlers and interceptors of changes that took longer than 5 s, or have run for that long. `origin`
+    /// is the kind of the change, or of the last one if there were several.
+    public var slowEnvironmentCalls: [HandlerTiming] {
+        environment.slowCalls.map {
+            HandlerTiming(name: $0.name, origin: "\($0.kind)", took: $0.took, isFinished: $0.isFinished)
+        }
+    }
 }

@@ -1,14 +1,6 @@
 import Plimsoll
 import Synchronization
 
-/// The state that a launch leads to.
-public enum LaunchTarget: Sendable, Hashable {
-    /// The process will serve.
-    case active
-    /// The process was woken for one event: no foreground work is set up (C16).
-    case background
-}
-
 extension Lifecycle {
     /// The progress of the launch.
     struct Launching: Sendable {
@@ -37,10 +29,15 @@ extension Lifecycle {
     /// If the process was not launched before, `ResourceManager.run` or the first request for a state launches into
     /// the foreground. A later call of this method then moves from there to `target`.
     ///
+    /// - Parameter target: `.active` for a process that will serve, or `.background` for one that was woken for one
+    ///   event: then no foreground work is set up (C16).
     /// - Returns: The result of the launch, with the time taken (C21).
-    /// - Throws: `LifecycleError` if this method was called before.
+    /// - Throws: `LifecycleError` if this method was called before, or with another target.
     @discardableResult
-    public func launch(into target: LaunchTarget = .active) async throws -> LifecycleReport {
+    public func launch(into target: LifecycleState = .active) async throws -> LifecycleReport {
+        guard target == .active || target == .background else {
+            throw LifecycleError("launch(into: \(target)) leads nowhere; launch into .active or .background")
+        }
         let isSecond = launching.withLock { launching in
             defer { launching.isExplicit = true }
             return launching.isExplicit
@@ -117,7 +114,7 @@ extension Lifecycle {
     /// Launches the process into the foreground unless a launch has begun.
     func launchIfNeeded() async { await beginLaunch(into: .active).value }
 
-    private func beginLaunch(into target: LaunchTarget) -> Task<Void, Never> {
+    private func beginLaunch(into target: LifecycleState) -> Task<Void, Never> {
         launching.withLock { launching in
             if let task = launching.task { return task }
             let task = threads.run { await self.performLaunch(into: target) }
@@ -126,14 +123,14 @@ extension Lifecycle {
         }
     }
 
-    private func performLaunch(into target: LaunchTarget) async {
+    private func performLaunch(into target: LifecycleState) async {
         let began = alarms.heartbeat.running
         let deadline = began + policy.backgroundDeadline
         let hooks = launching.withLock { launching in
             launching.stage = .restoring
             return launching.hooks
         }
-        var own = LifecycleReport(target: target == .active ? .active : .background)
+        var own = LifecycleReport(target: target)
         own.add(
             await FanOut.call(
                 hooks.compactMap { $0.handler($0.willRestore) }, .forward, until: deadline, alarms, threads))

@@ -1,23 +1,21 @@
 public import Plimsoll
 
-/// A type with one instance for each manager, which `init(_:)` returns.
-public protocol JoinsManager {
-    /// Returns the manager's instance. Joins a new one to the manager on the first call.
+/// A type with one instance for each manager. Only an initializer of a protocol may return an instance that exists.
+protocol JoinsManager {
     static func joined(to manager: ResourceManager) -> Self
 }
 
 extension JoinsManager {
-    /// Returns the life cycle of `manager`, the same at each call.
-    ///
-    /// - Complexity: O(parts that have joined the manager).
-    public init(_ manager: ResourceManager) { self = Self.joined(to: manager) }
+    init(joining manager: ResourceManager) { self = Self.joined(to: manager) }
 }
 
 extension Lifecycle {
-    /// Returns the life cycle of `manager`.
-    public static func joined(to manager: ResourceManager) -> Lifecycle {
-        manager.part { Lifecycle(joining: manager) }
-    }
+    /// Returns the life cycle of `manager`, the same at each call. Joins a new one to the manager on the first call.
+    ///
+    /// - Complexity: O(parts that have joined the manager).
+    public convenience init(_ manager: ResourceManager) { self.init(joining: manager) }
+
+    static func joined(to manager: ResourceManager) -> Lifecycle { manager.part { Lifecycle(of: manager) } }
 }
 
 extension ResourceManager {
@@ -26,7 +24,7 @@ extension ResourceManager {
 
     /// Revokes `tag`, as `Lifecycle.revokeCredentials(tag:)` does.
     @discardableResult
-    public func revoke(tag: String) -> RevocationReport { lifecycle.revokeCredentials(tag: tag) }
+    public func revoke(tag: String) -> ScrubReport { lifecycle.revokeCredentials(tag: tag) }
 }
 
 /// The life cycle's side of the seam to the manager.

@@ -59,5 +59,5 @@ extension Lifecycle {
     ///
     /// Blocks until the registered purgeables are done; O(entries with that tag) for `PurgeableCache`.
     @discardableResult
-    public func revokeCredentials(tag: String) -> RevocationReport { revocation.revoke(tag) }
+    public func revokeCredentials(tag: String) -> ScrubReport { revocation.revoke(tag) }
 }

@@ -49,7 +49,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     private let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
     private let exit: @Sendable (Int32, String) -> Void
 
-    init(joining manager: ResourceManager) {
+    init(of manager: ResourceManager) {
         let parts = manager.parts
         let (alarms, threads, tasks, time) = (parts.alarms, parts.threads, parts.tasks, parts.time)
         (observers, sceneTasks, registrar, exit) = (parts.observers, parts.sceneTasks, parts.registrar, parts.exit)
@@ -258,7 +258,7 @@ public final class Lifecycle: Sendable, JoinsManager {
 
     func recordReport(_ report: LifecycleReport) {
         reportFeed.add(report)
-        guard case .end(let status) = policy.overrun, !report.overran.isEmpty else { return }
+        guard let status = policy.overrunStatus, !report.overran.isEmpty else { return }
         exit(status, "plimsoll: \(report)\n")
     }
 

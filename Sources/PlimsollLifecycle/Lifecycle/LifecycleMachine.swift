@@ -51,14 +51,6 @@ struct LifecycleMachine: Sendable, Hashable {
     }
 }
 
-/// An illegal transition.
-public struct LifecycleError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The transition requested, and the reason why it is illegal.
-    public var description: String
-
-    init(_ description: String) { self.description = description }
-}
-
 /// The desired state of the process and of each scene. A value.
 struct DesiredState: Sendable, Hashable {
     /// The state that a scene, or a hold, requests for the process.

@@ -4,8 +4,10 @@ public struct LifecyclePolicy: Sendable, Hashable {
     public var backgroundDeadline: Duration
     /// The time limit of all handlers together when the process or a scene terminates (C23).
     public var terminationDeadline: Duration
-    /// The action taken when handlers outlast their deadline (C27).
-    public var overrun: Overrun
+    /// Exit status with which the process ends when handlers outlast their deadline, as a phone would have it (C27).
+    /// The process first writes a last line that names the handlers. With `nil`, a report names the handlers, and the
+    /// step is taken without them.
+    public var overrunStatus: Int32?
     /// True if the end of an interruption waits for `Lifecycle.resume()` (C25).
     public var resumesManually: Bool
     /// Idle time before a scene in the background is suspended automatically, in running time.
@@ -16,24 +18,15 @@ public struct LifecyclePolicy: Sendable, Hashable {
     /// Creates a policy; the defaults are those of `standard`.
     public init(
         backgroundDeadline: Duration = .seconds(5), terminationDeadline: Duration = .seconds(5),
-        overrun: Overrun = .report,
-        resumesManually: Bool = false, sceneSuspendsAfter: Duration? = .seconds(10)
+        overrunStatus: Int32? = nil, resumesManually: Bool = false, sceneSuspendsAfter: Duration? = .seconds(10)
     ) {
         self.backgroundDeadline = backgroundDeadline
         self.terminationDeadline = terminationDeadline
-        self.overrun = overrun
+        self.overrunStatus = overrunStatus
         self.resumesManually = resumesManually
         self.sceneSuspendsAfter = sceneSuspendsAfter
     }
 
     /// Five seconds; reports name the handlers that overrun.
     public static let standard = LifecyclePolicy()
-
-    /// The action taken when handlers outlast their deadline.
-    public enum Overrun: Sendable, Hashable {
-        /// A report names the handlers, and the step is taken without them.
-        case report
-        /// The process writes a last line that names the handlers and exits with this status, as a phone would.
-        case end(status: Int32)
-    }
 }

@@ -83,7 +83,7 @@ struct LifecycleStages: Sendable {
         var outcome = FanOut.Outcome()
         outcome.slowest = settlement.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) }
         outcome.overran = settlement.late.map {
-            HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining)
+            HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining, isFinished: false)
         }
         return outcome
     }

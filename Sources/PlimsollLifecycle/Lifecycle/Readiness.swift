@@ -1,7 +1,7 @@
 /// Tells whether the process should be sent work, and the reason if not (C20).
 public struct Readiness: Sendable, Hashable {
     /// The progress of the launch.
-    public enum Stage: UInt8, Sendable, Hashable, Comparable {
+    package enum Stage: UInt8, Sendable, Hashable {
         /// Not launched.
         case starting
         /// State is being restored.
@@ -10,12 +10,12 @@ public struct Readiness: Sendable, Hashable {
         case warming
         /// All data is loaded.
         case complete
-
-        public static func < (left: Stage, right: Stage) -> Bool { left.rawValue < right.rawValue }
     }
 
     /// The progress of the launch.
-    public var stage: Stage
+    package var stage: Stage
+    /// True if all data is loaded, the data of `Lifecycle.warmUp` included.
+    public var isComplete: Bool { stage == .complete }
     /// True if work is admitted now.
     public var isReady: Bool
     /// The reason for not being ready; `nil` when ready.

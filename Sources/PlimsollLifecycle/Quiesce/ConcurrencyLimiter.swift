@@ -17,37 +17,9 @@ import Synchronization
 /// Never wait here for work that frees memory or holds a lock: a wait ends only when other work finishes (T28). Bound
 /// the wait with `waitingAtMost:` if the caller must not wait forever.
 public final class ConcurrencyLimiter: Quiescable, GatedMember {
-    /// The treatment of callers that wait while no work is admitted (C54).
-    public enum WhenPaused: Sendable, Hashable {
-        /// Callers keep waiting.
-        case keep
-        /// Callers get an `AdmissionRefusal`, both those that wait when the pause begins and those that come later.
-        case refuse
-        /// Callers wait at most this long, and then get an `AdmissionRefusal`.
-        case expire(after: Duration)
-    }
-
-    /// The counters of a limiter.
-    public struct Statistics: Sendable, Hashable {
-        /// Pieces of work that run now.
-        public var running: Int
-        /// Callers that wait now.
-        public var waiting: Int
-        /// Pieces of work that may run now.
-        public var limit: Int
-        /// Pieces of work begun so far.
-        public var admitted: UInt64
-        /// Callers refused so far, at once or when a pause began.
-        public var refused: UInt64
-        /// Callers whose wait expired so far.
-        public var expired: UInt64
-
-        /// Creates statistics, also for other types that admit and count work (`CountingQuiescable`).
-        public init(running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64, expired: UInt64) {
-            (self.running, self.waiting, self.limit) = (running, waiting, limit)
-            (self.admitted, self.refused, self.expired) = (admitted, refused, expired)
-        }
-    }
+    package typealias Statistics = (
+        running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64, expired: UInt64
+    )
 
     public let name: String
     public let workClass: String?
@@ -91,12 +63,13 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     ///   - limit: most pieces of work at once, at least 1.
     ///   - inBackground: most pieces of work at once in the background; 0 pauses the limiter there.
     ///   - mostWaiting: most callers that may wait; further callers are refused.
-    ///   - whenPaused: treatment of callers that wait while no work is admitted.
+    ///   - pausePatience: longest wait while no work is admitted (C54). Then callers get an `AdmissionRefusal`; with
+    ///     zero at once, both those that wait when the pause begins and those that come later. `nil` for no limit.
     ///   - workClass: class of work that the limiter serves. A lease on the class keeps the limiter going
     ///     (`QuiesceSet.lease`).
     public init(
-        _ name: String, limit: Int, inBackground: Int = 1, mostWaiting: Int = 1 << 16, whenPaused: WhenPaused = .keep,
-        workClass: String? = nil
+        _ name: String, limit: Int, inBackground: Int = 1, mostWaiting: Int = 1 << 16,
+        waitingWhilePausedAtMost pausePatience: Duration? = nil, workClass: String? = nil
     ) {
         precondition(limit >= 1, "limiter \"\(name)\": limit is \(limit), allowed is 1 or more")
         precondition(
@@ -105,7 +78,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         self.name = name
         self.workClass = workClass
         rules = LimiterState<Waiter>.Rules(
-            limit: limit, inBackground: inBackground, mostWaiting: mostWaiting, whenPaused: whenPaused)
+            limit: limit, inBackground: inBackground, mostWaiting: mostWaiting, pausePatience: pausePatience)
         state = Mutex(LimiterState(rules))
     }
 
@@ -128,13 +101,16 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         return try await body()
     }
 
-    /// The counters of the limiter.
-    public var statistics: Statistics {
+    /// The counters of the limiter: pieces of work that run now, callers that wait now, and pieces of work that may run
+    /// now; pieces of work begun so far, callers refused so far (at once or when a pause began), and callers whose wait
+    /// expired so far.
+    public var statistics: (running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64, expired: UInt64)
+    {
         state.withLock { state in
-            Statistics(
-                running: state.running, waiting: state.waiting, limit: state.room(gates.current.extent),
-                admitted: state.admitted,
-                refused: state.refused, expired: state.expired)
+            (
+                state.running, state.waiting, state.room(gates.current.extent), state.admitted, state.refused,
+                state.expired
+            )
         }
     }
 
@@ -214,8 +190,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     // MARK: Time
 
     private func needsTime(_ patience: Duration?) -> Bool {
-        if case .expire = rules.whenPaused { return true }
-        return patience != nil
+        patience != nil || (rules.pausePatience ?? .zero) > .zero
     }
 
     private func alarms(at gate: QuiesceGate) -> Alarms {

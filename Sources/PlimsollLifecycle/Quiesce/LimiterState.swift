@@ -6,7 +6,8 @@ struct LimiterState<Waiter> {
         var limit: Int
         var inBackground: Int
         var mostWaiting: Int
-        var whenPaused: ConcurrencyLimiter.WhenPaused
+        /// Longest wait while no work is admitted; zero refuses at once, `nil` means no limit.
+        var pausePatience: Duration?
     }
 
     enum Arrival {
@@ -59,12 +60,9 @@ struct LimiterState<Waiter> {
         if queue.count >= rules.mostWaiting { return refuse(.queueIsFull(mostWaiting: rules.mostWaiting)) }
         if let patience, patience <= .zero { return refuse(.waitedTooLong(patience)) }
         var pauseDeadline = Duration.max
-        if isStopped || stops(extent) {
-            switch rules.whenPaused {
-            case .keep: break
-            case .refuse: return refuse(.paused)
-            case .expire(let limit): pauseDeadline = now + limit
-            }
+        if isStopped || stops(extent), let limit = rules.pausePatience {
+            guard limit > .zero else { return refuse(.paused) }
+            pauseDeadline = now + limit
         }
         let deadline = patience.map { now + $0 } ?? .max
         let ticket = queue.append(waiter, deadline: deadline, patience: patience, pauseDeadline: pauseDeadline)
@@ -92,19 +90,17 @@ struct LimiterState<Waiter> {
         var settlement = Settlement()
         if !extent.isHeld, stops(extent) != isStopped {
             isStopped.toggle()
-            switch rules.whenPaused {
-            case .keep: break
-            case .refuse:
-                while isStopped, let waiter = queue.popFirst() {
-                    refused += 1
-                    settlement.refused.append((waiter, .paused))
-                }
-            case .expire(let limit):
+            if let limit = rules.pausePatience, limit > .zero {
                 if isStopped {
                     queue.beginPause(until: now + limit)
                     if queue.count > 0 { settlement.sweep = nextSweep(by: now + limit) }
                 } else {
                     queue.endPause()
+                }
+            } else if rules.pausePatience != nil {
+                while isStopped, let waiter = queue.popFirst() {
+                    refused += 1
+                    settlement.refused.append((waiter, .paused))
                 }
             }
         }
@@ -127,7 +123,7 @@ struct LimiterState<Waiter> {
         guard number == sweep.number else { return settlement }
         sweep.due = .max
         settlement.refused = queue.removeDue(by: now).map { place in
-            guard place.isByPause, case .expire(let limit) = rules.whenPaused else {
+            guard place.isByPause, let limit = rules.pausePatience else {
                 return (place.waiter, .waitedTooLong(place.patience ?? .zero))
             }
             return (place.waiter, .pausedTooLong(limit))

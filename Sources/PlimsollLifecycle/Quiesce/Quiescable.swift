@@ -1,4 +1,4 @@
-public import Plimsoll
+package import Plimsoll
 
 /// A member of a `QuiesceSet`: pauses when the process leaves the foreground, and gives way when memory is short.
 public protocol Quiescable: AnyObject, Sendable {
@@ -52,7 +52,7 @@ extension GatedMember {
 
 /// A member of the quiesce set with statistics, like a limiter. A manager's status shows the statistics of such
 /// members.
-public protocol CountingQuiescable: Quiescable {
+package protocol CountingQuiescable: Quiescable {
     /// Current statistics. Called from any thread, occasionally. The status waits for the result, so the getter
     /// must not block.
     var statistics: ConcurrencyLimiter.Statistics { get }
@@ -65,8 +65,8 @@ public protocol CountingQuiescable: Quiescable {
 }
 
 extension CountingQuiescable {
-    public var requests: RequestCounts? { nil }
-    public var refusedPerSecond: Double? { nil }
+    package var requests: RequestCounts? { nil }
+    package var refusedPerSecond: Double? { nil }
 }
 
 extension ConcurrencyLimiter: CountingQuiescable {}

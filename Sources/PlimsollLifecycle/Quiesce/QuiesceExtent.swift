@@ -3,7 +3,7 @@ import Plimsoll
 /// The amount of work that may go on: the value that a quiesce set gives to members.
 public struct QuiesceExtent: Sendable, Hashable {
     /// The limit that the life cycle sets on periodic and new work.
-    public enum Profile: UInt8, Sendable, Hashable, CaseIterable {
+    package enum Profile: UInt8, Sendable, Hashable, CaseIterable {
         /// All work goes on.
         case foreground
         /// As little work as possible: one piece at a time, timers coalesced or stopped (C35).
@@ -13,7 +13,7 @@ public struct QuiesceExtent: Sendable, Hashable {
     }
 
     /// The share of concurrency that remains when memory is short.
-    public enum Share: UInt8, Sendable, Hashable, CaseIterable {
+    package enum Share: UInt8, Sendable, Hashable, CaseIterable {
         /// All of the concurrency: memory is not short.
         case whole
         /// A half, at the level `warning`.
@@ -26,15 +26,14 @@ public struct QuiesceExtent: Sendable, Hashable {
     }
 
     /// The limit that the life cycle sets.
-    public var profile: Profile
+    package var profile: Profile
     /// The share of that limit that remains when memory is short.
-    public var share: Share
-    /// True during a brief pause: from a freeze until the process has handled the gap (C17, C60). Then `profile` is
-    /// `paused`.
+    package var share: Share
+    /// True during a brief pause: from a freeze until the process has handled the gap (C17, C60). Then `isPaused` is
+    /// true too.
     public var isHeld: Bool
 
-    /// Creates an extent.
-    public init(profile: Profile = .foreground, share: Share = .whole, isHeld: Bool = false) {
+    package init(profile: Profile = .foreground, share: Share = .whole, isHeld: Bool = false) {
         self.profile = profile
         self.share = share
         self.isHeld = isHeld
@@ -46,8 +45,17 @@ public struct QuiesceExtent: Sendable, Hashable {
     public static let background = QuiesceExtent(profile: .background)
     /// No new work is admitted.
     public static let paused = QuiesceExtent(profile: .paused)
+    /// All work goes on, with half of the concurrency: the level is `warning`.
+    public static let half = narrowed(to: .half)
+    /// All work goes on, with a quarter of the concurrency: the level is `critical`.
+    public static let quarter = narrowed(to: .quarter)
+    /// One piece of work goes on at a time: the ladder's rung `quiesce` is in force.
+    public static let least = narrowed(to: .least)
     /// Returns an extent in which all work goes on, with this share of concurrency.
-    public static func narrowed(to share: Share) -> QuiesceExtent { QuiesceExtent(share: share) }
+    package static func narrowed(to share: Share) -> QuiesceExtent { QuiesceExtent(share: share) }
+
+    /// True if the process is in the background.
+    public var isBackground: Bool { profile == .background }
 
     /// True if no new work is admitted.
     public var isPaused: Bool { profile == .paused }

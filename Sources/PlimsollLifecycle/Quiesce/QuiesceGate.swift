@@ -90,7 +90,7 @@ final class GateSlot: Sendable {
 /// Work that a `ConcurrencyLimiter` has not admitted. The work never began.
 public struct AdmissionRefusal: Error, Sendable, Hashable {
     /// The reason for the refusal.
-    public enum Reason: Sendable, Hashable {
+    package enum Reason: Sendable, Hashable {
         /// The queue of waiting callers was full. The value is the queue's capacity.
         case queueIsFull(mostWaiting: Int)
         /// The limiter was paused, and the policy refuses work while paused.
@@ -104,10 +104,16 @@ public struct AdmissionRefusal: Error, Sendable, Hashable {
     /// Name of the limiter.
     public var limiter: String
     /// The reason for the refusal.
-    public var reason: Reason
+    package var reason: Reason
+    /// True if the limiter was paused; false if the wait was too long, or too many callers waited.
+    public var isPaused: Bool {
+        switch reason {
+        case .paused, .pausedTooLong: true
+        case .queueIsFull, .waitedTooLong: false
+        }
+    }
 
-    /// Creates a refusal by the limiter of that name.
-    public init(limiter: String, reason: Reason) {
+    package init(limiter: String, reason: Reason) {
         self.limiter = limiter
         self.reason = reason
     }
@@ -119,9 +125,9 @@ extension AdmissionRefusal: CustomStringConvertible {
             switch reason {
             case .queueIsFull(let most): "\(most) calls wait already; shed load earlier, or raise mostWaiting"
             case .paused:
-                "the limiter is paused and refuses work then (whenPaused: .refuse); retry when the process is active"
+                "the limiter is paused and refuses work then (waitingWhilePausedAtMost: .zero); retry when the process is active"
             case .pausedTooLong(let limit):
-                "the limiter was paused for more than \(limit) (whenPaused: .expire); retry when the process is active"
+                "the limiter was paused for more than \(limit) (waitingWhilePausedAtMost:); retry when the process is active"
             case .waitedTooLong(let limit):
                 "no slot became free within \(limit); retry later, or wait longer (waitingAtMost:)"
             }

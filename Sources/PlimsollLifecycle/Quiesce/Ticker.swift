@@ -1,16 +1,9 @@
 import Plimsoll
 import Synchronization
 
-/// One run of a ticker's body.
-public struct Tick: Sendable, Hashable {
-    /// Number of ticks before this one that did not run: the process was frozen or paused, or the previous run took
-    /// too long.
-    public var missed: Int
-}
-
 /// Calls a closure periodically, while the set allows (C38, C39).
 ///
-///     let ticker = Ticker("metrics", every: .seconds(10)) { tick in await push(missed: tick.missed) }
+///     let ticker = Ticker("metrics", every: .seconds(10)) { missed in await push(missed: missed) }
 ///     manager.lifecycle.pausables.add(ticker)
 ///
 /// A ticker ticks only in a set. The first tick comes one period after the addition, and the phase stays fixed. Ticks
@@ -18,15 +11,6 @@ public struct Tick: Sendable, Hashable {
 /// at the next point (T30). Two runs never overlap. The body runs in an ordinary task, which is cancelled when the
 /// ticker is cancelled or leaves the set.
 public final class Ticker: Quiescable, WorkingMember {
-    /// Behaviour in the background, and while memory is so short that the ladder quiesces (C35).
-    public enum BackgroundTicks: Sendable, Hashable {
-        /// The ticker does not tick.
-        case paused
-        /// The ticker ticks at whole multiples of this period, at the same instants as other tickers: at the first
-        /// one after each point of the phase.
-        case coalesced(every: Duration)
-    }
-
     private struct State {
         var schedule: TickSchedule?
         /// The due time, and the alarm that is set.
@@ -47,9 +31,9 @@ public final class Ticker: Quiescable, WorkingMember {
     public let workClass: String?
     let gates = GateSlot()
     private let period: Duration
-    private let background: BackgroundTicks
+    private let stride: Duration?
     private let makesUp: Bool
-    private let body: @Sendable (Tick) async -> Void
+    private let body: @Sendable (Int) async -> Void
     private let state = Mutex(State())
 
     /// Creates a ticker that begins when added to a set.
@@ -57,28 +41,29 @@ public final class Ticker: Quiescable, WorkingMember {
     /// - Parameters:
     ///   - name: name used in reports.
     ///   - period: time from tick to tick, at least a millisecond.
-    ///   - inBackground: behaviour in the background.
+    ///   - stride: period in the background, and while memory is so short that the ladder quiesces (C35). There the
+    ///     ticker ticks at whole multiples of this period, at the same instants as other tickers: at the first one
+    ///     after each point of the phase. With `nil` the ticker does not tick there.
     ///   - makesUp: true to run one missed tick soon after a freeze or a pause, and not at the next point. For rare
     ///     work that must not be left out, such as a nightly clean-up. The delay is within a tenth of the period, at
     ///     most 10 s, so that many tickers cause no burst.
     ///   - workClass: class of work that the ticker serves. A lease on the class keeps the ticker going
     ///     (`QuiesceSet.lease`).
-    ///   - body: work of one tick.
+    ///   - body: work of one tick. Receives the number of ticks before this one that did not run: the process was
+    ///     frozen or paused, or the previous run took too long.
     public init(
-        _ name: String, every period: Duration, inBackground: BackgroundTicks = .paused, makesUp: Bool = false,
+        _ name: String, every period: Duration, inBackgroundEvery stride: Duration? = nil, makesUp: Bool = false,
         workClass: String? = nil,
-        _ body: @escaping @Sendable (Tick) async -> Void
+        _ body: @escaping @Sendable (_ missed: Int) async -> Void
     ) {
         precondition(
             period >= .milliseconds(1), "ticker \"\(name)\": period is \(period), allowed is a millisecond or more")
-        if case .coalesced(let stride) = inBackground {
-            precondition(
-                stride >= .milliseconds(1),
-                "ticker \"\(name)\": coalescing is \(stride), allowed is a millisecond or more")
-        }
+        precondition(
+            (stride ?? period) >= .milliseconds(1),
+            "ticker \"\(name)\": the period in the background is \(stride ?? period), allowed is a millisecond or more")
         self.name = name
         self.period = period
-        background = inBackground
+        self.stride = stride
         self.makesUp = makesUp
         self.workClass = workClass
         self.body = body
@@ -149,10 +134,7 @@ public final class Ticker: Quiescable, WorkingMember {
         let extent = gates.current.extent
         if extent.isPaused { return .stopped }
         guard extent.isQuiet else { return .full }
-        return switch background {
-        case .paused: .stopped
-        case .coalesced(let stride): .coalesced(stride)
-        }
+        return stride.map { .coalesced($0) } ?? .stopped
     }
 
     private func arm(_ state: inout State, _ due: Duration, from now: Duration, _ alarms: Alarms) {
@@ -166,7 +148,7 @@ public final class Ticker: Quiescable, WorkingMember {
     private func fire(_ due: Duration, _ number: UInt64, _ alarms: Alarms) {
         gates.current.notice()
         let now = alarms.time.elapsed()
-        let tick: (tick: Tick, membership: UInt64)? = state.withLock { state in
+        let tick: (missed: Int, membership: UInt64)? = state.withLock { state in
             guard state.alarms == number, state.schedule != nil else { return nil }
             state.armed = nil
             let pace = pace
@@ -178,9 +160,9 @@ public final class Ticker: Quiescable, WorkingMember {
             guard case .run(let missed) = decision else { return nil }
             state.isRunning = true
             state.ticks += 1
-            return (Tick(missed: missed), state.membership)
+            return (missed, state.membership)
         }
-        if let tick { run(tick.tick, tick.membership) }
+        if let tick { run(tick.missed, tick.membership) }
     }
 
     // MARK: A run
@@ -196,10 +178,10 @@ public final class Ticker: Quiescable, WorkingMember {
         if isIdle { body() }
     }
 
-    private func run(_ tick: Tick, _ membership: UInt64) {
+    private func run(_ missed: Int, _ membership: UInt64) {
         let run = Task {
             // The ticker may have been cancelled, or have left the set, before this task started to run.
-            if state.withLock({ $0.membership == membership }) { await body(tick) }
+            if state.withLock({ $0.membership == membership }) { await body(missed) }
             let waiting = state.withLock { state in
                 state.isRunning = false
                 state.run = nil

@@ -79,17 +79,15 @@ public final class ProtectedData: Sendable {
     /// - Parameters:
     ///   - patience: running time to wait for the data; by default none.
     ///   - body: the work.
-    /// - Throws: errors of `body`; `ProtectedDataError` if the data is not available by then; `CancellationError` if
+    /// - Throws: errors of `body`; `LifecycleError` if the data is not available by then; `CancellationError` if
     ///   the task was cancelled meanwhile.
     public func withProtectedData<Result>(waiting patience: Duration = .zero, _ body: () async throws -> Result)
         async throws -> Result
     {
         guard await becomesAvailable(within: patience) else {
             try Task.checkCancellation()
-            throw ProtectedDataError(
-                description:
-                    "cannot use protected data because the data is sealed; unseal the data, or wait longer than \(patience)"
-            )
+            throw LifecycleError(
+                "cannot use protected data because the data is sealed; unseal the data, or wait longer than \(patience)")
         }
         return try await body()
     }
@@ -161,10 +159,4 @@ public final class ProtectedData: Sendable {
     private func giveUp(_ number: UInt64) {
         state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(returning: false)
     }
-}
-
-/// The error thrown when protected data is not available.
-public struct ProtectedDataError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The request that failed, and the reason.
-    public var description: String
 }

@@ -61,8 +61,9 @@ final class ScrubSet: Sendable {
         }
         let parker = Parker()
         let (wiped, inUse) = secrets.wipe(notifying: parker) { reason == .snapshot || !$0.keepsInBackground }
-        report.inUse = awaitLeaving(inUse, parker, within: budget - (alarms.heartbeat.running - began)).map(\.name)
-        report.wiped = wiped.count - report.inUse.count
+        let left = awaitLeaving(inUse, parker, within: budget - (alarms.heartbeat.running - began))
+        report.inUse = left.map(\.name)
+        report.wiped = wiped.filter { secret in !left.contains { $0 === secret } }.map(\.name)
         report.took = alarms.heartbeat.running - began
         lastReport.withLock { $0 = report }
         return report
@@ -99,10 +100,10 @@ extension ScrubSet.Hook {
     fileprivate var isStillRunning: Bool { gate.isBusy }
 }
 
-/// The result of a scrub: data erased before the memory of this process could be seen, and data left.
+/// The result of a scrub, or of a revocation of credentials: data erased, and data left.
 public struct ScrubReport: Sendable, Hashable {
     /// The reason for a scrub.
-    public enum Reason: String, Sendable, Hashable, CaseIterable {
+    package enum Reason: String, Sendable, Hashable {
         /// The process goes to the background, from which it may be frozen without notice.
         case background
         /// The process woke up in the background, and data is erased anew (C46).
@@ -112,32 +113,45 @@ public struct ScrubReport: Sendable, Hashable {
         /// The memory of the process is about to be copied: a core dump, CRIU, a snapshot of a virtual machine. Secrets
         /// kept in the background are wiped too.
         case snapshot
+        /// Credentials were revoked.
+        case revocation
     }
 
     /// The reason for the scrub.
-    public var reason: Reason
+    package var reason: Reason
+    /// The revoked tag; `nil` for a scrub.
+    public var tag: String?
     /// Hooks that finished, in the order in which they were added.
     public var ran: [String] = []
     /// Hooks that had not finished by the end of the budget: their data may not be erased.
     public var overran: [String] = []
-    /// Number of secrets that had contents and are now wiped.
-    public var wiped = 0
-    /// Names of secrets still in use. They are wiped when that use ends.
+    /// Number of revoked entries removed from each registered purgeable that supports tags.
+    public var purged: [String: Int] = [:]
+    /// Number of revoked entries found afterwards: another task keeps inserting them.
+    public var remaining: [String: Int] = [:]
+    /// Names of the secrets that had contents and are now wiped.
+    public var wiped: [String] = []
+    /// Names of secrets still in use. They are wiped when that use ends; no new use can begin.
     public var inUse: [String] = []
     /// Running time that the scrub took.
     public var took = Duration.zero
 
     /// True if everything was erased. If false, take no snapshot.
-    public var isClean: Bool { overran.isEmpty && inUse.isEmpty }
+    public var isClean: Bool { overran.isEmpty && inUse.isEmpty && remaining.values.allSatisfy { $0 == 0 } }
 
-    init(reason: Reason) { self.reason = reason }
+    init(reason: Reason, tag: String? = nil) { (self.reason, self.tag) = (reason, tag) }
 }
 
 extension ScrubReport: CustomStringConvertible {
     public var description: String {
-        var text = "scrub before \(reason.rawValue): \(ran.count) hooks, \(wiped) secrets wiped"
-        if !overran.isEmpty { text += ", overran: \(overran.joined(separator: ", "))" }
-        if !inUse.isEmpty { text += ", in use: \(inUse.joined(separator: ", "))" }
+        var text =
+            tag.map { "revoked \($0): \(purged.values.reduce(0, +)) entries" }
+            ?? "scrub before \(reason.rawValue): \(ran.count) hooks"
+        text += ", \(wiped.count) secrets wiped"
+        let left = remaining.filter { $0.value > 0 }.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
+        for (what, names) in [("overran", overran), ("remaining", left), ("in use", inUse)] where !names.isEmpty {
+            text += ", \(what): \(names.joined(separator: ", "))"
+        }
         return text
     }
 }

@@ -1,4 +1,5 @@
 import CPlimsollMemory
+import CPlimsollProcess
 import Plimsoll
 import Synchronization
 
@@ -9,7 +10,7 @@ import Synchronization
 ///     try key.refill { bytes in readKey(into: &bytes) }
 ///
 /// The bytes are in separate pages, apart from the heap. No core dump contains these pages, and a forked child reads
-/// them as zeros. They are not swapped out as far as the limit on locked memory allows (`protection`).
+/// them as zeros. They are not swapped out as far as the limit on locked memory allows (`isLocked`).
 /// `lifecycle.keep(_:)` wipes the secret on the way to the background.
 ///
 /// *Copies*: the contents of a Swift value stay on the heap after the value is gone. An array that grows, or is written
@@ -56,7 +57,7 @@ public final class Secret: Sendable {
     ///   - tags: tags by which the secret is revoked.
     ///   - keepsInBackground: true to keep the secret on the way to the background.
     ///   - fill: gets `byteCount` zero bytes to write. If `fill` throws, the bytes are wiped.
-    /// - Throws: errors of `fill`, or `SecretError` if no memory can be mapped.
+    /// - Throws: errors of `fill`, or `LifecycleError` if no memory can be mapped.
     public convenience init(
         _ name: String = "secret", byteCount: Int, tags: [String] = [], keepsInBackground: Bool = false,
         fill: (inout MutableRawSpan) throws -> Void
@@ -107,9 +108,9 @@ public final class Secret: Sendable {
         self.slot = slot
     }
 
-    private static func slot(_ byteCount: Int, for name: String) throws(SecretError) -> SecretSlot {
+    private static func slot(_ byteCount: Int, for name: String) throws(LifecycleError) -> SecretSlot {
         guard let slot = SecretArena.shared.take(byteCount) else {
-            throw SecretError(
+            throw LifecycleError(
                 "cannot map \(byteCount) bytes for secret \(name); check RLIMIT_AS and vm.max_map_count"
             )
         }
@@ -121,7 +122,27 @@ public final class Secret: Sendable {
     // MARK: Use
 
     /// The protection that the kernel granted for the pages.
-    public var protection: SecretProtection { slot.protection }
+    var protection: SecretProtection { slot.protection }
+    /// True if no core dump contains the bytes (`MADV_DONTDUMP`, Linux 3.4).
+    public var isLeftOutOfDumps: Bool { protection.contains(.leftOutOfDumps) }
+    /// True if a forked child reads zeros (`MADV_WIPEONFORK`, Linux 4.14).
+    public var isZeroInChildren: Bool { protection.contains(.zeroInChildren) }
+    /// True if the bytes are never written to swap (`mlock`). `RLIMIT_MEMLOCK` bounds the bytes a process may lock:
+    /// 8 MiB since Linux 5.16, 64 KiB before.
+    public var isLocked: Bool { protection.contains(.locked) }
+
+    /// Allows or forbids core dumps of this process, and attaching by other processes of the same user
+    /// (`PR_SET_DUMPABLE`, prctl(2)).
+    ///
+    /// While forbidden, the files below `/proc/self` belong to root. An unprivileged process can then no longer open
+    /// those that only their owner may read, such as `environ` and `mem`. An `exec` allows dumps again.
+    ///
+    /// - Returns: true if the kernel accepted the setting.
+    @discardableResult
+    public static func setProcessDumpable(_ isDumpable: Bool) -> Bool { plimsoll_set_dumpable(isDumpable) == 0 }
+
+    /// True if the process may be dumped now.
+    public static var isProcessDumpable: Bool { plimsoll_is_dumpable() }
 
     /// True if the secret has no contents, after a wipe or in a forked child.
     public var isWiped: Bool {
@@ -203,16 +224,16 @@ public final class Secret: Sendable {
     /// Has `fill` write the bytes anew: after a wipe, or to replace the secret by another of the same length.
     ///
     /// - Parameter fill: gets `byteCount` zero bytes. If `fill` throws, the bytes are wiped.
-    /// - Throws: errors of `fill`; `SecretError` if the secret is in use, was wiped meanwhile, or was made before a
+    /// - Throws: errors of `fill`; `LifecycleError` if the secret is in use, was wiped meanwhile, or was made before a
     ///   fork.
     public func refill(_ fill: (inout MutableRawSpan) throws -> Void) throws {
         guard ForkGuard.isProcess(process) else {
-            throw SecretError(
+            throw LifecycleError(
                 "cannot use secret \(name) because it was made before the process forked; make another in the child")
         }
         try state.withLock { state in
             guard state.readers == 0, !state.isFilling else {
-                throw SecretError(
+                throw LifecycleError(
                     "cannot refill secret \(name) because it is in use; refill it after `withBytes` has returned")
             }
             slot.wipe()
@@ -226,7 +247,7 @@ public final class Secret: Sendable {
             throw error
         }
         guard endFill(isGood: true) else {
-            throw SecretError(
+            throw LifecycleError(
                 "cannot refill secret \(name) because it was wiped meanwhile; refill it when it is needed")
         }
     }
@@ -257,14 +278,6 @@ extension Secret: CustomStringConvertible, CustomDebugStringConvertible, CustomR
     public var description: String { "secret \(name), \(byteCount) bytes\(isWiped ? ", wiped" : "")" }
     public var debugDescription: String { description }
     public var customMirror: Mirror { Mirror(self, children: []) }
-}
-
-/// An error of making or using a secret.
-public struct SecretError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The request and the secret, the reason for the failure, and the remedy.
-    public var description: String
-
-    init(_ description: String) { self.description = description }
 }
 
 /// Weak references to the registered secrets.

@@ -122,23 +122,11 @@ extension SecretArena.SizeClass {
 }
 
 /// Protection of this process against inspection by other processes.
-public enum ProcessPrivacy {
-    /// Allows or forbids core dumps of this process, and attaching by other processes of the same user
-    /// (`PR_SET_DUMPABLE`, prctl(2)).
-    ///
-    /// While forbidden, the files below `/proc/self` belong to root. An unprivileged process can then no longer open
-    /// those that only their owner may read, such as `environ` and `mem`. An `exec` allows dumps again.
-    ///
-    /// - Returns: true if the kernel accepted the setting.
-    @discardableResult
-    public static func setDumpable(_ isDumpable: Bool) -> Bool { plimsoll_set_dumpable(isDumpable) == 0 }
-
-    /// True if the process may be dumped now.
-    public static var isDumpable: Bool { plimsoll_is_dumpable() }
-
+package enum ProcessPrivacy {
     /// The line `secrets` of the capabilities. Probed by allocating a secret.
     package static var signal: Capabilities.Signal {
-        let dumps = isDumpable ? "the rest of the process may be dumped" : "the process writes no core dump"
+        let dumps =
+            Secret.isProcessDumpable ? "the rest of the process may be dumped" : "the process writes no core dump"
         guard let slot = SecretArena.shared.take(1) else {
             return .init(
                 "secrets", isLive: false, "cannot map a page for secrets",
@@ -157,19 +145,16 @@ public enum ProcessPrivacy {
 }
 
 /// The protection of a secret's memory, as far as the kernel granted it.
-public struct SecretProtection: OptionSet, Sendable, Hashable {
-    public let rawValue: UInt8
-
-    /// Creates a set from raw bits.
-    public init(rawValue: UInt8) { self.rawValue = rawValue }
+struct SecretProtection: OptionSet, Sendable, Hashable {
+    let rawValue: UInt8
 
     /// No core dump contains the memory (`MADV_DONTDUMP`, Linux 3.4).
-    public static let leftOutOfDumps = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_NOT_DUMPED))
+    static let leftOutOfDumps = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_NOT_DUMPED))
     /// A forked child reads zeros (`MADV_WIPEONFORK`, Linux 4.14).
-    public static let zeroInChildren = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_ZERO_IN_CHILDREN))
+    static let zeroInChildren = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_ZERO_IN_CHILDREN))
     /// The memory is never written to swap (`mlock`). `RLIMIT_MEMLOCK` bounds the bytes a process may lock: 8 MiB since
     /// Linux 5.16, 64 KiB before.
-    public static let locked = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_LOCKED))
+    static let locked = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_LOCKED))
 
     private static let names: [(SecretProtection, String)] = [
         (.leftOutOfDumps, "left out of core dumps"), (.zeroInChildren, "zero in forked children"), (.locked, "locked"),
@@ -178,7 +163,7 @@ public struct SecretProtection: OptionSet, Sendable, Hashable {
 
 extension SecretProtection: CustomStringConvertible {
     /// The granted protections, comma separated; `"none"` for the empty set.
-    public var description: String {
+    var description: String {
         isEmpty ? "none" : Self.names.filter { contains($0.0) }.map(\.1).joined(separator: ", ")
     }
 }

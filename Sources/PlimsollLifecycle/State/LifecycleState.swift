@@ -17,7 +17,7 @@ extension LifecycleState: Comparable {
     public static func < (left: LifecycleState, right: LifecycleState) -> Bool { left.rawValue < right.rawValue }
 }
 
-/// The cause of a transition (C7).
+/// The cause of a transition, or of the connection of a scene (C7).
 public enum LifecycleCause: String, Sendable, Hashable, CaseIterable {
     /// The process or scene came up.
     case launch
@@ -39,6 +39,10 @@ public enum LifecycleCause: String, Sendable, Hashable, CaseIterable {
     case thaw
     /// The process is being shut down.
     case shutdown
+    /// A user waits for the scene.
+    case userRequest
+    /// The system has work for the scene.
+    case systemRequest
     /// A rehearsal.
     case simulated
 }
@@ -68,4 +72,12 @@ public struct LifecycleTransition: Sendable, Hashable {
 
 extension LifecycleTransition: CustomStringConvertible {
     public var description: String { "\(sequence): \(from) → \(to) (\(cause.rawValue))" }
+}
+
+/// An error of the life cycle: a transition that does not exist, a secret without contents or memory, sealed data.
+public struct LifecycleError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The request, the reason for the failure, and the remedy.
+    public var description: String
+
+    init(_ description: String) { self.description = description }
 }

@@ -42,7 +42,12 @@ final class Preservation: Sendable {
         let preserved = Preserved(
             item,
             restoreNow: { [weak self] item in
-                item.restore(cleanStartReason: self?.state.withLock { $0.launch?.cleanStartReason })
+                let launch = self?.state.withLock { $0.launch }
+                return item.restore(cleanStartReason: launch?.cleanStartReason).map { result in
+                    RestoreOutcome(
+                        previousRun: launch?.previousRun ?? .unknown, cleanStartReason: launch?.cleanStartReason,
+                        items: [.init(name: item.name, result: result)], problems: [])
+                }
             },
             remove: { [weak self] item in self?.state.withLock { $0.items.removeAll { $0 === item } } })
         if hasLaunched { preserved.restore() }

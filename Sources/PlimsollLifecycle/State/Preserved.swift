@@ -6,10 +6,10 @@ public final class Preserved: Sendable {
     private let item: PreservedItem
     private let remove: @Sendable (PreservedItem) -> Void
     /// Restores the state at once if the process has already launched.
-    private let restoreNow: @Sendable (PreservedItem) -> RestoreOutcome.Result?
+    private let restoreNow: @Sendable (PreservedItem) -> RestoreOutcome?
 
     init(
-        _ item: PreservedItem, restoreNow: @escaping @Sendable (PreservedItem) -> RestoreOutcome.Result?,
+        _ item: PreservedItem, restoreNow: @escaping @Sendable (PreservedItem) -> RestoreOutcome?,
         remove: @escaping @Sendable (PreservedItem) -> Void
     ) {
         self.item = item
@@ -45,9 +45,9 @@ public final class Preserved: Sendable {
         if let failure = ending.failure { throw failure }
     }
 
-    /// Restores the state now; `nil` if that was done at launch or by an earlier call. Blocks while reading.
+    /// Restores this state alone now; `nil` if that was done at launch or by an earlier call. Blocks while reading.
     @discardableResult
-    public func restore() -> RestoreOutcome.Result? { restoreNow(item) }
+    public func restore() -> RestoreOutcome? { restoreNow(item) }
 
     /// Stops saving and restoring once this method has returned. The store keeps the state unchanged. Idempotent.
     public func cancel() {

@@ -80,7 +80,7 @@ public enum PreviousRun: String, Sendable, Hashable, CaseIterable {
 /// The result of restoring preserved state at launch (C42).
 public struct RestoreOutcome: Sendable, Hashable {
     /// The result for the state of one name.
-    public enum Result: Sendable, Hashable {
+    package enum Result: Sendable, Hashable {
         /// The state is as last saved.
         case restored
         /// No state was stored.
@@ -94,28 +94,39 @@ public struct RestoreOutcome: Sendable, Hashable {
     /// The reason for restoring no state at all; `nil` if each state was restored separately.
     public var cleanStartReason: String?
     /// The result for each name, in the order of registration.
-    public var items: [Item]
+    package var items: [Item]
     /// Other problems, which did not keep the process from launching.
     public var problems: [String]
 
     /// The result for one name.
-    public struct Item: Sendable, Hashable {
+    package struct Item: Sendable, Hashable {
         /// The name given to `preserve`.
-        public var name: String
+        package var name: String
         /// The result for that name.
-        public var result: Result
+        package var result: Result
+    }
+
+    /// Names of the states that are as last saved.
+    public var restored: [String] { items.filter { $0.result == .restored }.map(\.name) }
+
+    /// Names of the stored states that are not used and were set aside, each with the reason. States of other names
+    /// were not stored.
+    public var cleanStarts: [String: String] {
+        var reasons: [String: String] = [:]
+        for item in items { if case .cleanStart(let reason) = item.result { reasons[item.name] = reason } }
+        return reasons
     }
 
     /// Returns the result for `name`; `nil` if no state of that name is preserved.
-    public subscript(name: String) -> Result? { items.last { $0.name == name }?.result }
+    package subscript(name: String) -> Result? { items.last { $0.name == name }?.result }
 }
 
 /// State that was not saved when required.
-public struct PreservationFailure: Error, Sendable, Hashable, CustomStringConvertible {
+package struct PreservationFailure: Error, Sendable, Hashable, CustomStringConvertible {
     /// The name given to `preserve`.
-    public var name: String
+    package var name: String
     /// The reason why the state was not saved, and the state in force instead.
-    public var reason: String
+    package var reason: String
 
-    public var description: String { "cannot save the state \"\(name)\": \(reason)" }
+    package var description: String { "cannot save the state \"\(name)\": \(reason)" }
 }

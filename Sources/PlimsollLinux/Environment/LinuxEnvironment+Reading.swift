@@ -29,11 +29,11 @@ extension LinuxEnvironment {
             let clocks = kernel.clocks
             return .clock(clocks.real - clocks.boot)
         case .day: return .day(LocalTime(offset: kernel.secondsFromUTC).day(at: kernel.clocks.real.components.seconds))
-        case .timeZone: return .timeZone(timeZone())
+        case .timeZone: return timeZone()
         case .locale: return locale()
         case .file(let path): return file(at: path)
         case .device(let subsystem): return devices(of: subsystem)
-        case .power: return .power(power())
+        case .power: return power()
         case .limit, .credentials, .protectedData, .custom: return nil
         }
     }
@@ -53,15 +53,15 @@ extension LinuxEnvironment {
         switch details.kind {
         case .missing: return .absent
         case .unreachable, .link: return nil
-        case .directory: return .file(FileVersion(contentHash: nil, size: details.size, modified: details.modified))
+        case .directory: return .file(contentHash: nil, size: details.size, modified: details.modified)
         case .file: break
         }
         switch hash(of: path) {
         case .success(let (hash, size)):
-            return .file(FileVersion(contentHash: hash, size: max(size, details.size), modified: details.modified))
+            return .file(contentHash: hash, size: max(size, details.size), modified: details.modified)
         case .failure(let error) where error.number == ENOENT: return .absent
         case .failure(let error) where error.isLasting:
-            return .file(FileVersion(contentHash: nil, size: details.size, modified: details.modified))
+            return .file(contentHash: nil, size: details.size, modified: details.modified)
         case .failure: return nil
         }
     }
@@ -93,13 +93,13 @@ extension LinuxEnvironment {
         return name.hasPrefix("/") ? name : Self.zones + name
     }
 
-    private func timeZone() -> TimeZoneVersion {
+    private func timeZone() -> EnvironmentValue {
         let path = zoneFile ?? Self.localTime
         var name = zoneVariable.map { $0.hasPrefix(":") ? String($0.dropFirst()) : $0 }
         if name == nil, let target = kernel.target(of: path) { name = target }
         if let full = name, let range = full.utf8RangeOf("zoneinfo/") { name = String(full[range.upperBound...]) }
         let hash = try? hash(of: path).get().0
-        return TimeZoneVersion(
+        return .timeZone(
             name: name, rulesHash: hash,
             secondsFromUTC: kernel.secondsFromUTC(at: kernel.clocks.real.components.seconds))
     }
@@ -124,8 +124,8 @@ extension LinuxEnvironment {
                 .sorted())
     }
 
-    private func power() -> PowerState {
-        var state = PowerState()
+    private func power() -> EnvironmentValue {
+        var isOnMains: Bool?, least: Int?
         for name in kernel.names(in: Self.powerSupplies) ?? [] {
             func attribute(_ file: String) -> String? {
                 guard case .success(let bytes) = kernel.contents(of: "\(Self.powerSupplies)/\(name)/\(file)") else {
@@ -135,12 +135,12 @@ extension LinuxEnvironment {
             }
             // A mouse has a battery too.
             if attribute("scope") == "Device" { continue }
-            if let online = attribute("online") { state.isOnMains = online != "0" || state.isOnMains == true }
+            if let online = attribute("online") { isOnMains = online != "0" || isOnMains == true }
             if let percent = attribute("capacity").flatMap({ Int($0) }), (0...100).contains(percent) {
-                state.percent = min(state.percent ?? 100, percent)
+                least = min(least ?? 100, percent)
             }
         }
-        return state
+        return .power(isOnMains: isOnMains, percent: least)
     }
 }
 

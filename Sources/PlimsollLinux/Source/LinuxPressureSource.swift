@@ -57,7 +57,7 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
 
     /// The rest of the environment: clock, time zone, locale, files, devices and power. Costs nothing until a kind is
     /// watched.
-    public let environment: (any EnvironmentSource)?
+    package let environment: (any EnvironmentSource)?
 
     private let shared: SharedView
     // Used by `read` and `wait` alone, which one thread at a time calls: the manager's loop.

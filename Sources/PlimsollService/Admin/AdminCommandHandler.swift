@@ -70,7 +70,7 @@ struct AdminCommandHandler: Sendable {
                 (answer.name, answer.limitBytes) = (name, bytes.bytes)
             case .activate:
                 let name = request.name ?? ""
-                try activate(ActivationRequest(name, payload: Array((request.payload ?? "").utf8)))
+                try activate(name, payload: Array((request.payload ?? "").utf8))
                 (answer.name, answer.state) = (name, "\(manager.lifecycle.state)")
             }
         } catch {
@@ -187,9 +187,9 @@ struct AdminCommandHandler: Sendable {
 
     /// Passes `request` to the life cycle and waits for its answer. Runs on the thread of changes; status requests
     /// are answered meanwhile.
-    private func activate(_ request: ActivationRequest) throws(AdminRefusal) {
+    private func activate(_ request: String, payload: [UInt8]) throws(AdminRefusal) {
         let outcome = Mutex<Result<Void, any Error>?>(nil), parker = Parker()
-        manager.lifecycle.activate(request) { result in
+        manager.lifecycle.activate(request, payload: payload) { result in
             outcome.withLock { $0 = result }
             parker.unpark()
         }
@@ -200,7 +200,7 @@ struct AdminCommandHandler: Sendable {
         case nil:
             throw AdminRefusal(
                 .failed,
-                "\"\(AdminRefusal.quoted(request.name))\" was forwarded and not answered within \(Self.activationPatience); an answer may come later"
+                "\"\(AdminRefusal.quoted(request))\" was forwarded and not answered within \(Self.activationPatience); an answer may come later"
             )
         }
     }

@@ -15,7 +15,7 @@ import Synchronization
 /// While memory is plentiful, a decision costs three atomic operations and no lock. Thinned shares are evenly spread,
 /// and exact to within one or two requests over any stretch. A pattern in the arrivals, such as every second request
 /// of one kind, does not decide which requests are refused.
-public final class RequestShedder: CountingQuiescable {
+public final class RequestShedder: Quiescable, CountingQuiescable {
     public let name: String
     /// The policy of the shedder.
     public let policy: SheddingPolicy
@@ -200,7 +200,7 @@ public final class RequestShedder: CountingQuiescable {
         case .arrivals: lane.thinned.add(1, ordering: .relaxed)
         case .paused: lane.paused.add(1, ordering: .relaxed)
         }
-        let extent = ExtentWord.read(bits), range = policy[retryAfter: extent.share] ?? recovery.range
+        let extent = ExtentWord.read(bits), range = policy[retryAfter: extent] ?? recovery.range
         let word = Spread.word(
             refusals.add(1, ordering: .relaxed).oldValue, from: starts[RequestPriority.allCases.count])
         let seconds = range.lowerBound + Int(word.multipliedFullWidth(by: UInt64(range.count)).high)
@@ -238,7 +238,8 @@ public final class RequestShedder: CountingQuiescable {
     // MARK: Counting
 
     /// Statistics in the form of a limiter. `limit` is the limit of `normal` requests; `Int.max` for none.
-    public var statistics: ConcurrencyLimiter.Statistics {
+    public var statistics: (running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64, expired: UInt64)
+    {
         let counts = counts, bits = published.load(ordering: .relaxed)
         var limit = policy.limit ?? .max
         if bits != ExtentWord.open {
@@ -247,10 +248,11 @@ public final class RequestShedder: CountingQuiescable {
                     terms[$0 * 3 + Int(RequestPriority.normal.rawValue)].room(of: usual.load(ordering: .relaxed))
                 } ?? 0
         }
-        return .init(
+        return (
             running: running.load(ordering: .relaxed), waiting: waiting, limit: limit,
             admitted: counts.admitted.values.reduce(0, +),
-            refused: counts.refused.keys.reduce(0) { $0 + counts.refused($1) }, expired: 0)
+            refused: counts.refused.keys.reduce(0) { $0 + counts.refused($1) }, expired: 0
+        )
     }
 
     /// Counts so far, by priority and reason.

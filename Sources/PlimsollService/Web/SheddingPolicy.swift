@@ -1,8 +1,8 @@
 import Plimsoll
 public import PlimsollLifecycle
 
-/// The share of requests of each priority that is served when memory is short: a table with a row for each
-/// `QuiesceExtent.Share`.
+/// The share of requests of each priority that is served when memory is short: a table with a row each for the extents
+/// `.open`, `.half`, `.quarter` and `.least`.
 ///
 /// | memory | `critical` | `normal` | `sheddable` |
 /// |---|---|---|---|
@@ -72,17 +72,17 @@ public struct SheddingPolicy: Sendable, Hashable {
         ]
     }
 
-    /// The admission of `priority` while a shortage leaves `share`.
-    public subscript(priority: RequestPriority, share: QuiesceExtent.Share) -> Admission {
-        get { rows[share]?[priority] ?? .all }
-        set { rows[share, default: [:]][priority] = newValue }
+    /// The admission of `priority` while a shortage leaves the share of `extent`.
+    public subscript(priority: RequestPriority, extent: QuiesceExtent) -> Admission {
+        get { rows[extent.share]?[priority] ?? .all }
+        set { rows[extent.share, default: [:]][priority] = newValue }
     }
 
-    /// Range of retry times in seconds for requests refused at `share`; each request gets another value of the range.
-    /// With `nil`, the default, the range follows measured recovery times.
-    public subscript(retryAfter share: QuiesceExtent.Share) -> ClosedRange<Int>? {
-        get { waits[share] }
-        set { waits[share] = newValue }
+    /// Range of retry times in seconds for requests refused at the share of `extent`; each request gets another value
+    /// of the range. With `nil`, the default, the range follows measured recovery times.
+    public subscript(retryAfter extent: QuiesceExtent) -> ClosedRange<Int>? {
+        get { waits[extent.share] }
+        set { waits[extent.share] = newValue }
     }
 
     /// Describes the first invalid value and the allowed range; `nil` if the policy is valid.
@@ -125,7 +125,8 @@ extension SheddingPolicy {
 
     /// All terms, indexed by share and then priority.
     var terms: [Terms] {
-        QuiesceExtent.Share.allCases.flatMap { share in RequestPriority.allCases.map { Terms(self[$0, share]) } }
+        QuiesceExtent.Share.allCases.flatMap { share in RequestPriority.allCases.map { Terms(rows[share]?[$0] ?? .all) }
+        }
     }
 }
 

@@ -51,22 +51,21 @@ import Testing
     }
 
     @Test func `C66 the same content written again is no change, unless unreadable`() {
-        let old = FileVersion(contentHash: 1, size: 5, modified: .seconds(1)), touched = FileVersion(contentHash: 1, size: 5, modified: .seconds(2))
+        let old = EnvironmentValue.file(contentHash: 1, size: 5, modified: .seconds(1)), touched = EnvironmentValue.file(contentHash: 1, size: 5, modified: .seconds(2))
         #expect(old.isSame(as: touched))
-        #expect(!old.isSame(as: FileVersion(contentHash: 2, size: 5, modified: .seconds(1))))
+        #expect(!old.isSame(as: EnvironmentValue.file(contentHash: 2, size: 5, modified: .seconds(1))))
         #expect(
-            !FileVersion(contentHash: nil, size: 5, modified: .seconds(1)).isSame(as: FileVersion(contentHash: nil, size: 5, modified: .seconds(2))))
+            !EnvironmentValue.file(contentHash: nil, size: 5, modified: .seconds(1)).isSame(as: EnvironmentValue.file(contentHash: nil, size: 5, modified: .seconds(2))))
     }
 
     @Test func `C71 a notice stays while the machine runs on battery`() {
         var slots = EnvironmentSlots()
-        func power(_ state: PowerState) -> EnvironmentValue { .power(state) }
-        slots.add(EnvironmentChange(.power, from: power(.init(isOnMains: true, percent: 100)), to: power(.init(isOnMains: false, percent: 100))))
-        slots.add(EnvironmentChange(.power, to: power(.init(notice: "gone in 120 s"))))
-        slots.add(EnvironmentChange(.power, from: power(.init(isOnMains: false, percent: 100)), to: power(.init(isOnMains: false, percent: 99))))
+        slots.add(EnvironmentChange(.power, from: .power(isOnMains: true, percent: 100), to: .power(isOnMains: false, percent: 100)))
+        slots.add(EnvironmentChange(.power, to: .power(notice: "gone in 120 s")))
+        slots.add(EnvironmentChange(.power, from: .power(isOnMains: false, percent: 100), to: .power(isOnMains: false, percent: 99)))
         let change = slots.take()
-        #expect(change?.to == power(.init(isOnMains: false, percent: 99, notice: "gone in 120 s")) && change?.count == 3)
-        #expect(change?.from == power(.init(isOnMains: true, percent: 100)))
+        #expect(change?.to == .power(isOnMains: false, percent: 99, notice: "gone in 120 s") && change?.count == 3)
+        #expect(change?.from == .power(isOnMains: true, percent: 100))
     }
 
     @Test func `C59 a slow reader's slots take bounded room`() {

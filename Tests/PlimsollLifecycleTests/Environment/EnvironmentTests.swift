@@ -35,7 +35,7 @@ struct Surroundings {
 
     @Test func `C58 a posted change waits for a reader, and a reader counts from the request`() async {
         at.lifecycle.post(.credentials("early"))
-        let changes = at.lifecycle.environmentChanges
+        let changes = at.lifecycle.readEnvironment()
         at.lifecycle.post(.credentials("tenant-42"))
         at.lifecycle.post(EnvironmentChange(.credentials("tenant-42")))
         at.lifecycle.setLocale("de_DE")
@@ -46,7 +46,7 @@ struct Surroundings {
     }
 
     @Test func `C58 C59 each reader gets the net change since the last one taken`() async {
-        var quick = at.lifecycle.environmentChanges.makeAsyncIterator(), slow = at.lifecycle.environmentChanges.makeAsyncIterator()
+        var quick = at.lifecycle.readEnvironment().makeAsyncIterator(), slow = at.lifecycle.readEnvironment().makeAsyncIterator()
         for name in ["b", "c", "d"] {
             at.lifecycle.post(.custom("leader"), .text(name))
             #expect(await quick.next()?.to == .text(name))
@@ -59,7 +59,7 @@ struct Surroundings {
     }
 
     @Test func `C58 a cancelled reader ends, and a waiting one is woken`() async {
-        let changes = at.lifecycle.environmentChanges
+        let changes = at.lifecycle.readEnvironment()
         let reading = Task { [seen] in for await change in changes { seen.add(change) } }
         at.lifecycle.post(.custom("x"))
         await until { seen.all.count == 1 }
@@ -71,7 +71,7 @@ struct Surroundings {
     @Test func `C64 no source is watched without a reader, and dropping the reader ends the watch`() async {
         #expect(at.source.surroundings.watched.isEmpty && at.manager.capabilities["environment"] == nil)
         do {
-            let changes = at.lifecycle.environmentChanges
+            let changes = at.lifecycle.readEnvironment()
             #expect(at.source.surroundings.watched == [.clock, .timeZone, .day, .locale])
             #expect(at.manager.capabilities["environment"]?.isLive == true)
             withExtendedLifetime(changes) {}
@@ -91,7 +91,7 @@ struct Surroundings {
     @Test func `C66 a file is read once the writer has been quiet, and reported if the content changed`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
-        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = at.lifecycle.readEnvironment().makeAsyncIterator()
         for step in 0..<5 {
             at.set(.file("/app"), "half \(step)")
             at.clock.advance(by: .milliseconds(50))
@@ -111,7 +111,7 @@ struct Surroundings {
     @Test func `C66 C59 a file that ends with the old content is no change`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
-        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = at.lifecycle.readEnvironment().makeAsyncIterator()
         at.set(.file("/app"), "other")
         at.set(.file("/app"), "old")
         at.clock.advance(by: .milliseconds(200))
@@ -123,7 +123,7 @@ struct Surroundings {
     @Test func `C66 a momentarily unreadable file is read again later`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
-        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = at.lifecycle.readEnvironment().makeAsyncIterator()
         at.source.surroundings.set(.file("/app"), nil)
         at.source.surroundings.setSilent(true)
         at.set(.file("/app"), "new")
@@ -134,7 +134,7 @@ struct Surroundings {
 
     @Test func `C58 a moved memory limit is reported with the old and the new value`() async throws {
         try await RunningManager.run { running in
-            var reader = running.manager.lifecycle.environmentChanges.makeAsyncIterator()
+            var reader = running.manager.lifecycle.readEnvironment().makeAsyncIterator()
             await running.available(.mebibytes(900))
             let first = await reader.next()
             #expect(first == EnvironmentChange(.limit, from: .absent, to: .size(.gibibytes(1))))
@@ -174,13 +174,13 @@ struct Surroundings {
         at.clock.advance(by: .seconds(4))
         #expect(at.lifecycle.slowEnvironmentCalls.isEmpty)
         at.clock.advance(by: .seconds(2))
-        #expect(at.lifecycle.slowEnvironmentCalls == [EnvironmentCall("formatters", .timeZone, took: .seconds(5), isFinished: false)])
+        #expect(at.lifecycle.slowEnvironmentCalls == [HandlerTiming(name: "formatters", origin: "time zone", took: .seconds(5), isFinished: false)])
         at.lifecycle.post(.timeZone, .text("Europe/Paris"))
         await until { seen.all.count == 3 }
         goOn.unpark()
         goOn.unpark()
         await until { at.lifecycle.slowEnvironmentCalls.count == 2 }
-        #expect(at.lifecycle.slowEnvironmentCalls.last == EnvironmentCall("formatters", .timeZone, took: .seconds(6), isFinished: true))
+        #expect(at.lifecycle.slowEnvironmentCalls.last == HandlerTiming(name: "formatters", origin: "time zone", took: .seconds(6), isFinished: true))
         await until { seen.all.count == 4 }
         goOn.unpark()
     }
@@ -226,7 +226,7 @@ struct Surroundings {
             guard change.kind == .custom("alias") else { return change }
             return EnvironmentChange(.credentials("real"), count: change.count)
         }
-        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = at.lifecycle.readEnvironment().makeAsyncIterator()
         for name in ["secret", "alias", "plain"] { at.lifecycle.post(.custom(name)) }
         #expect(await reader.next() == EnvironmentChange(.credentials("real")))
         #expect(await reader.next() == EnvironmentChange(.custom("plain")))
@@ -242,14 +242,14 @@ struct Surroundings {
             goOn.park()
             return nil
         }
-        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = at.lifecycle.readEnvironment().makeAsyncIterator()
         at.lifecycle.post(.custom("first"))
         await until { inside.all.count == 1 }
         at.lifecycle.post(.custom("second"))
         at.clock.advance(by: .seconds(6))
         #expect(await reader.next()?.kind == .custom("first"))
         #expect(await reader.next()?.kind == .custom("second"))
-        #expect(at.lifecycle.slowEnvironmentCalls == [EnvironmentCall("stuck", .custom("first"), took: .seconds(5), isFinished: false)])
+        #expect(at.lifecycle.slowEnvironmentCalls == [HandlerTiming(name: "stuck", origin: "first", took: .seconds(5), isFinished: false)])
         goOn.unpark()
         await until { inside.all.count == 1 }
         // What it made of the change at last is too late to count; it is asked again for the next.
@@ -271,7 +271,7 @@ struct Surroundings {
             wasDone.add(isDone.isOn)
             seen.add($0)
         }
-        let changes = at.lifecycle.environmentChanges
+        let changes = at.lifecycle.readEnvironment()
         at.lifecycle.setLocale("en_GB")
         at.environment.hold()
         at.lifecycle.setLocale("de_DE")

@@ -21,10 +21,10 @@ import Testing
 
     /// A resource that notes what is done to it.
     private func noting(
-        _ name: String, kind: ExclusiveResource.Kind = .lock, after: [String] = [], lease: Duration? = nil
+        _ name: String, after: [String] = [], lease: Duration? = nil
     ) throws -> ExclusiveResource {
         let resource = ExclusiveResource(
-            name, kind: kind, after: after, lease: lease, drain: { [calls] _ in calls.add("drain \(name)") },
+            name, after: after, lease: lease, drain: { [calls] _ in calls.add("drain \(name)") },
             release: { [calls] in calls.add("release \(name)") }, forceClose: { [calls] in calls.add("force \(name)") },
             reacquire: { [calls] epoch in calls.add("acquire \(name) \(epoch)") })
         try exclusive.add(resource)
@@ -56,7 +56,7 @@ import Testing
 
     @Test func `C48 dependents are released first, and acquired last, each in a new epoch`() async throws {
         let database = try noting("database", after: ["jobs", "http"])
-        let (jobs, http) = (try noting("jobs", after: ["http"]), try noting("http", kind: .listener))
+        let (jobs, http) = (try noting("jobs", after: ["http"]), try noting("http"))
         let out = await release()
         #expect(out.done == ["http", "jobs", "database"] && out.stillHeld.isEmpty && out.overran.isEmpty)
         #expect(calls.all == ["drain http", "release http", "drain jobs", "release jobs", "drain database", "release database"])
@@ -107,7 +107,7 @@ import Testing
         let stuck = AsyncStream.makeStream(of: Void.self)
         try exclusive.add(
             ExclusiveResource(
-                "http", kind: .listener, drain: { _ in if isStuck { for await _ in stuck.stream {} } }, release: { listener.close() },
+                "http", drain: { _ in if isStuck { for await _ in stuck.stream {} } }, release: { listener.close() },
                 forceClose: { listener.close() }, reacquire: { _ in try listener.open() }))
         #expect(listener.accepts())
         let exclusive = exclusive
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test func `C52 a use in flight ends before the release, and no new use begins`() async throws {
-        let resource = try noting("gpu", kind: .session)
+        let resource = try noting("gpu")
         let gate = AsyncStream.makeStream(of: Void.self), calls = calls
         async let use: Void = resource.withUse { epoch in
             calls.add("begin \(epoch)")
@@ -183,7 +183,7 @@ import Testing
     }
 
     @Test func `C51 using or acquiring a resource in the background throws and is reported`() async throws {
-        let resource = try noting("gpu", kind: .session)
+        let resource = try noting("gpu")
         _ = await release()
         let refusal = ExclusiveResourceError(resource: "gpu", reason: .inBackground)
         #expect(throws: refusal) { try resource.withUse { _ in calls.add("used") } }
@@ -202,7 +202,7 @@ import Testing
         let balance = Log<Int>(), failing = Log<Bool>()
         struct Refused: Error {}
         let session = ExclusiveResource(
-            "licence", kind: .session, isHeld: false, release: { balance.add(-1) },
+            "licence", isHeld: false, release: { balance.add(-1) },
             reacquire: { _ in
                 if failing.all.last == true { throw Refused() }
                 balance.add(1)
@@ -271,7 +271,7 @@ import Testing
     // MARK: Fencing
 
     @Test func `T29 after a freeze, earlier work fails the epoch check even before the gap is handled`() async throws {
-        let lock = try noting("lock"), leader = try noting("leader", kind: .lease)
+        let lock = try noting("lock"), leader = try noting("leader", lease: .zero)
         // Something looks at the time while the process runs: the manager's loop, or an alarm.
         let alarm = exclusive.alarms.set(.deadline, after: .seconds(1000)) {}
         defer { alarm.cancel() }
@@ -305,7 +305,7 @@ import Testing
     }
 
     @Test(arguments: [true, false]) func `T29 a lease runs out by a time that neither freeze nor sleep stops`(isSleep: Bool) async throws {
-        let lease = try noting("lease", kind: .lease, lease: .seconds(15))
+        let lease = try noting("lease", lease: .seconds(15))
         clock.advance(by: .seconds(10))
         #expect(lease.isHeld)
         try await lease.renew {}
@@ -351,11 +351,11 @@ import Testing
         let lifecycle = ResourceManager(source: source, time: clock.timekeeper).lifecycle
         try await lifecycle.launch(into: .active)
         let taken = Log<UInt64>()
-        let leader = ExclusiveResource("leader", kind: .lease, release: {}, reacquire: { taken.add($0) })
+        let leader = ExclusiveResource("leader", lease: .zero, release: {}, reacquire: { taken.add($0) })
         try lifecycle.exclusive.add(leader)
-        let connection = lifecycle.exclusive.pooled(1), epoch = try leader.withUse { $0 }
+        let connected = lifecycle.exclusive.connectionEpoch, epoch = try leader.withUse { $0 }
         if isSleep { clock.sleepHost(for: .seconds(60)) } else { clock.freeze(for: .seconds(60)) }
-        #expect(!leader.isCurrent(epoch) && connection.isSuspect)
+        #expect(!leader.isCurrent(epoch) && lifecycle.exclusive.isSuspect(since: connected))
         await until { leader.isHeld }
         #expect(taken.all == [3] && leader.isCurrent(3))
     }
@@ -363,23 +363,24 @@ import Testing
     // MARK: Connections
 
     @Test func `C50 T29 pooled connections are suspect after every gap until validated`() async throws {
-        let old = exclusive.pooled("a"), second = exclusive.pooled("b")
-        #expect(!old.isSuspect && old.connection == "a")
+        var old = exclusive.connectionEpoch, second = old
+        #expect(!exclusive.isSuspect(since: old))
         clock.sleepHost(for: .seconds(10))
-        #expect(old.isSuspect, "before anybody has noticed")
+        #expect(exclusive.isSuspect(since: old), "before anybody has noticed")
         exclusive.gapEnded(RunningGap(.hostSleep, .seconds(10)))
-        #expect(old.isSuspect && second.isSuspect && !exclusive.pooled("c").isSuspect)
-        old.validated()
-        #expect(!old.isSuspect && second.isSuspect)
+        #expect(exclusive.isSuspect(since: old) && !exclusive.isSuspect(since: exclusive.connectionEpoch))
+        old = exclusive.connectionEpoch
+        #expect(!exclusive.isSuspect(since: old) && exclusive.isSuspect(since: second))
         // Another gap while looking: what was found is worth nothing.
-        let began = second.currentEpoch
+        let began = exclusive.connectionEpoch
         exclusive.gapEnded(RunningGap(.frozen, .seconds(10)))
-        second.validated(since: began)
-        #expect(second.isSuspect && old.isSuspect)
-        old.validated()
+        second = began
+        #expect(exclusive.isSuspect(since: second) && exclusive.isSuspect(since: old))
+        old = exclusive.connectionEpoch
         _ = await release()
         _ = await reacquire()
-        #expect(old.isSuspect, "after the background")
+        #expect(exclusive.isSuspect(since: old), "after the background")
+        #expect(try await exclusive.reconnect("pool", spread: .zero) { 1 } == 1)
     }
 
     @Test func `C50 T29 connections are made anew over a stretch of time, a few at once`() async throws {

@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test func `C27 by policy an overrun ends the process with a line that names the culprit`() async throws {
-        let stage = Stage(LifecyclePolicy(overrun: .end(status: 70)))
+        let stage = Stage(LifecyclePolicy(overrunStatus: 70))
         let release = Blockade(), lifecycle = stage.lifecycle
         lifecycle.observe("culprit", onBackground: { _ in release.wait() })
         try await lifecycle.launch()
@@ -187,11 +187,11 @@ import Testing
     @Test func `C74 an activation brings the process to the front and is answered there, once, by a later handler too`() async throws {
         let lifecycle = lifecycle, seen = Log<String>()
         try await lifecycle.launch(into: .background)
-        try await lifecycle.activate(ActivationRequest("open", payload: [1]))
+        try await lifecycle.activate("open", payload: [1])
         #expect(lifecycle.state == .active)
-        lifecycle.onActivation("links") { request in seen.add("\(request.name) \(request.payload) \(lifecycle.state)") }
+        lifecycle.onActivation("links") { name, payload in seen.add("\(name) \(payload) \(lifecycle.state)") }
         await until { !seen.all.isEmpty }
-        try await lifecycle.activate(ActivationRequest("again"))
+        try await lifecycle.activate("again")
         #expect(seen.all == ["open [1] active", "again [] active"])
     }
 

@@ -20,7 +20,7 @@ import Testing
         lifecycle.pausables.add(Recorder("queue", nil, log))
         for name in ["lease", "listener"] {
             let resource = ExclusiveResource(
-                name, kind: name == "lease" ? .lease : .listener, after: name == "lease" ? ["listener"] : [],
+                name, after: name == "lease" ? ["listener"] : [], lease: name == "lease" ? .zero : nil,
                 release: { log.add("\(name) given back") }, reacquire: { _ in log.add("\(name) taken") })
             try lifecycle.exclusive.add(resource)
         }
@@ -275,10 +275,10 @@ import Testing
         @Sendable func state(_ what: String) { log.add("\(what), ready: \(lifecycle.readiness.isReady), accepts: \(listener.accepts())") }
         lifecycle.observe("proxy", onInactive: { _ in state("inactive") })
         // Who depends on the listener is out of discovery before the listener goes.
-        try lifecycle.exclusive.add(ExclusiveResource("discovery", kind: .session, release: { state("out of discovery") }))
+        try lifecycle.exclusive.add(ExclusiveResource("discovery", release: { state("out of discovery") }))
         try lifecycle.exclusive.add(
             ExclusiveResource(
-                "http", kind: .listener, after: ["discovery"], drain: { _ in state("drained") },
+                "http", after: ["discovery"], drain: { _ in state("drained") },
                 release: {
                     // As by a supervisor's descriptor store: another descriptor keeps the socket, this process has it no longer.
                     listener.handOn()

@@ -12,7 +12,7 @@ import Testing
     var lifecycle: Lifecycle { stage.lifecycle }
 
     /// Connects a scene that logs its steps, and waits until it is up.
-    private func connect(_ id: String, _ reason: Scene.Reason = .userRequest, configure: (Scene) -> Void = { _ in }) async -> Scene {
+    private func connect(_ id: String, _ reason: LifecycleCause = .userRequest, configure: (Scene) -> Void = { _ in }) async -> Scene {
         let log = stage.log
         let scene = lifecycle.connectScene(id, reason: reason) { scene in
             scene.observe(

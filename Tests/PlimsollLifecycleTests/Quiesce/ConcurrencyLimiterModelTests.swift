@@ -44,23 +44,20 @@ import Testing
             let rules = LimiterState<Int>.Rules(
                 limit: Int.random(in: 1...8, using: &random), inBackground: Int.random(in: 0...2, using: &random),
                 mostWaiting: Int.random(in: 0...40, using: &random),
-                whenPaused: [.keep, .refuse, .expire(after: .seconds(5))].randomElement(using: &random) ?? .keep)
+                pausePatience: [nil, .zero, .seconds(5)].randomElement(using: &random) ?? nil)
             var state = LimiterState<Int>(rules), model = Model(rules: rules)
             var tickets: [Int: UInt64] = [:], extent = QuiesceExtent.open, now = Duration.zero, sweep: LimiterState<Int>.Sweep?
 
             func look() {
                 if !extent.isHeld, (model.room(extent) == 0) != model.isStopped {
                     model.isStopped.toggle()
-                    switch rules.whenPaused {
-                    case .keep: break
-                    case .refuse: break
-                    case .expire(let limit):
+                    if let limit = rules.pausePatience, limit > .zero {
                         for index in model.waiting.indices where !model.isStopped || model.waiting[index].pauseDeadline == .max {
                             model.waiting[index].pauseDeadline = model.isStopped ? now + limit : .max
                         }
                     }
                 }
-                let refused = model.isStopped && rules.whenPaused == .refuse && !extent.isHeld ? model.waiting.map(\.id) : []
+                let refused = model.isStopped && rules.pausePatience == .zero && !extent.isHeld ? model.waiting.map(\.id) : []
                 if !refused.isEmpty { model.waiting = [] }
                 let settlement = state.poll(extent, at: now)
                 #expect(settlement.refused.map(\.waiter) == refused, "seed \(seed) run \(run)")
@@ -93,14 +90,14 @@ import Testing
                         let stops = model.isStopped || (model.room(extent) == 0 && !extent.isHeld)
                         switch reason {
                         case .queueIsFull: #expect(model.waiting.count == rules.mostWaiting, "seed \(seed) run \(run)")
-                        case .paused: #expect(rules.whenPaused == .refuse && stops, "seed \(seed) run \(run)")
+                        case .paused: #expect(rules.pausePatience == .zero && stops, "seed \(seed) run \(run)")
                         default: #expect(patience == .zero, "seed \(seed) run \(run)")
                         }
                     case .waits(let ticket, let next):
                         #expect(!model.waiting.isEmpty || model.running >= model.room(extent), "seed \(seed) run \(run)")
                         tickets[step] = ticket
                         var pauseDeadline = Duration.max
-                        if case .expire(let limit) = rules.whenPaused, model.isStopped || (model.room(extent) == 0 && !extent.isHeld) {
+                        if let limit = rules.pausePatience, limit > .zero, model.isStopped || (model.room(extent) == 0 && !extent.isHeld) {
                             pauseDeadline = now + limit
                         }
                         model.waiting.append(.init(id: step, deadline: patience.map { now + $0 } ?? .max, pauseDeadline: pauseDeadline))

@@ -60,7 +60,7 @@ import Testing
 
     @Test func `C34 a lease keeps one class of work going and no other`() async throws {
         let heartbeat = ConcurrencyLimiter("heartbeat", limit: 4, workClass: "heartbeat")
-        let render = ConcurrencyLimiter("render", limit: 4, whenPaused: .refuse, workClass: "render")
+        let render = ConcurrencyLimiter("render", limit: 4, waitingWhilePausedAtMost: .zero, workClass: "render")
         let pulse = Ticker("pulse", every: .seconds(1), workClass: "heartbeat") { _ in }
         let metrics = Ticker("metrics", every: .seconds(1)) { _ in }
         set.add(heartbeat)
@@ -127,7 +127,7 @@ import Testing
 
     @Test func `C38 no member admits work once another is seen stopped, nor after the change has returned`() async {
         let set = set
-        let first = ConcurrencyLimiter("first", limit: 64, whenPaused: .refuse), second = ConcurrencyLimiter("second", limit: 64, whenPaused: .refuse)
+        let first = ConcurrencyLimiter("first", limit: 64, waitingWhilePausedAtMost: .zero), second = ConcurrencyLimiter("second", limit: 64, waitingWhilePausedAtMost: .zero)
         set.add(first)
         set.add(second)
         var refusals = 0

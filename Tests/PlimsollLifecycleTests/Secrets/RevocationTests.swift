@@ -198,9 +198,9 @@ import Testing
                 post: { calls.add("post \($0)") }))
         let report = manager.revoke(tag: tag)
         #expect(calls.all == ["close 50", "post tenant-1", "open 0 0 true"])
-        #expect(report.purged == ["sessions": 50, "pages": 10, "other": 0] && report.secretsWiped == ["key"] && report.isClean)
+        #expect(report.purged == ["sessions": 50, "pages": 10, "other": 0] && report.wiped == ["key"] && report.isClean)
         #expect(sessions.count == 50 && other.count == 1 && !mine.isWiped && SecretTests.isZero(token) && task.isActive)
-        #expect("\(report)" == "revoked tenant-1: 60 entries, 1 secrets")
+        #expect("\(report)" == "revoked tenant-1: 60 entries, 1 secrets wiped")
         task.end()
     }
 
@@ -230,7 +230,7 @@ import Testing
 
     @Test func `C56 C69 revoked credentials and sealed data are reported as changes of the environment`() async {
         let lifecycle = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper).lifecycle
-        var changes = lifecycle.environmentChanges.makeAsyncIterator()
+        var changes = lifecycle.readEnvironment().makeAsyncIterator()
         lifecycle.revokeCredentials(tag: "t")
         #expect(await changes.next()?.kind == .credentials("t"))
         lifecycle.protectedData.seal()
@@ -247,6 +247,6 @@ import Testing
         let key = manager.lifecycle.keep(try SecretTests.secret(tags: ["t"]))
         let report = key.withBytes { _ in manager.revoke(tag: "t") }
         #expect(report?.isClean == false && report?.remaining == ["sessions": 1] && report?.purged == ["sessions": 3])
-        #expect(report?.secretsInUse == ["key"] && report?.secretsWiped == [] && SecretTests.isZero(key))
+        #expect(report?.inUse == ["key"] && report?.wiped == [] && SecretTests.isZero(key))
     }
 }

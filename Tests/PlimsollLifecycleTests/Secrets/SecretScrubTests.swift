@@ -22,10 +22,10 @@ import Testing
         let report = await onThread { [lifecycle] in lifecycle.scrub.run(.background) }
         // Hooks first: one of them may need a secret to put another away.
         #expect(calls.all.sorted() == ["a false", "b false", "c false"])
-        #expect(report.ran == ["a", "b", "c"] && report.wiped == 1 && report.isClean && lifecycle.lastScrub == report)
+        #expect(report.ran == ["a", "b", "c"] && report.wiped.count == 1 && report.isClean && lifecycle.lastScrub == report)
         #expect(key.isWiped && SecretTests.isZero(key) && !kept.isWiped)
         let snapshot = await onThread { [lifecycle] in lifecycle.prepareForSnapshot() }
-        #expect(snapshot.wiped == 1 && kept.isWiped && SecretTests.isZero(kept))
+        #expect(snapshot.wiped.count == 1 && kept.isWiped && SecretTests.isZero(kept))
     }
 
     @Test func `C44 secrets that came back since the last scrub are erased by the next`() async throws {
@@ -36,7 +36,7 @@ import Testing
         for wake in 1...3 {
             try key.refill { SecretTests.fill(&$0, wake) }
             let report = await onThread { lifecycle.scrub.run(.wake) }
-            #expect(report.wiped == 1 && report.reason == .wake && key.isWiped && SecretTests.isZero(key))
+            #expect(report.wiped.count == 1 && report.reason == .wake && key.isWiped && SecretTests.isZero(key))
         }
         #expect(calls.all.count == 4)
     }
@@ -94,7 +94,7 @@ import Testing
         hook.cancel()
         for seed in 0..<1000 { lifecycle.keep(try SecretTests.secret(64, seed)) }
         let report = await onThread { [lifecycle] in lifecycle.scrub.run(.freeze) }
-        #expect(calls.all.isEmpty && report.ran.isEmpty && report.wiped == 0 && lifecycle.scrub.secrets.all.isEmpty)
+        #expect(calls.all.isEmpty && report.ran.isEmpty && report.wiped.isEmpty && lifecycle.scrub.secrets.all.isEmpty)
     }
 
     @Test func `C69 sealing wipes protected secrets, notifies observers in order, and blocks access until unsealed`() async throws {
@@ -105,12 +105,12 @@ import Testing
         #expect(data.seal().isEmpty && data.seal().isEmpty && !data.isAvailable)
         #expect(key.isWiped && SecretTests.isZero(key))
         #expect(data.keep(try SecretTests.secret()).isWiped)
-        await #expect(throws: ProtectedDataError.self) { try await data.withProtectedData { 2 } }
+        await #expect(throws: LifecycleError.self) { try await data.withProtectedData { 2 } }
 
         async let waiting = data.withProtectedData(waiting: .seconds(1_000_000)) { 3 }
         let isOver = Log<Bool>()
         async let impatient: Void = {
-            await #expect(throws: ProtectedDataError.self) { try await data.withProtectedData(waiting: .seconds(2)) { 4 } }
+            await #expect(throws: LifecycleError.self) { try await data.withProtectedData(waiting: .seconds(2)) { 4 } }
             isOver.add(true)
         }()
         await until {

@@ -60,7 +60,7 @@ import Testing
             secret.withBytes { _ in #expect(!secret.wipe()) }
             #expect(secret.isWiped && secret.withBytes { _ in } == nil)
             #expect(!Self.isZero(secret))
-            #expect(throws: SecretError.self) { try secret.refill { _ in } }
+            #expect(throws: LifecycleError.self) { try secret.refill { _ in } }
         }
         #expect(inside != nil && Self.isZero(secret))
         try secret.refill { Self.fill(&$0, 3) }
@@ -83,7 +83,7 @@ import Testing
             }
         }
         #expect(secret.isWiped && Self.isZero(secret))
-        #expect(throws: SecretError.self) {
+        #expect(throws: LifecycleError.self) {
             try secret.refill { bytes in
                 Self.fill(&bytes, 1)
                 #expect(!secret.wipe())
@@ -198,8 +198,8 @@ import Testing
         await #expect(processExitsWith: .success) {
             let manager = ResourceManager(source: ScriptedSource())
             _ = Lifecycle(manager)
-            guard ProcessPrivacy.isDumpable, manager.capabilities["secrets"]?.isLive == true else { exit(2) }
-            guard ProcessPrivacy.setDumpable(false), !ProcessPrivacy.isDumpable else { exit(3) }
+            guard Secret.isProcessDumpable, manager.capabilities["secrets"]?.isLive == true else { exit(2) }
+            guard Secret.setProcessDumpable(false), !Secret.isProcessDumpable else { exit(3) }
             exit(manager.capabilities["secrets"]?.detail.contains("writes no core dump") == true ? 0 : 4)
         }
     }

@@ -13,7 +13,7 @@ import Testing
 
     @Test func `C48 T29 a renewed lease counts from before the renewing call`() async throws {
         let clock = stage.clock
-        let lease = ExclusiveResource("leader", kind: .lease, lease: .seconds(15), release: {}, reacquire: { _ in })
+        let lease = ExclusiveResource("leader", lease: .seconds(15), release: {}, reacquire: { _ in })
         try lifecycle.exclusive.add(lease)
         clock.advance(by: .seconds(10))
         // The grantor counts from when it answered at the earliest: the answer took four seconds.

@@ -228,10 +228,10 @@ extension EnvironmentValue {
     var clock: Duration? {
         if case .clock(let offset) = self { offset } else { nil }
     }
-    var zone: TimeZoneVersion? {
-        if case .timeZone(let zone) = self { zone } else { nil }
+    var zone: (name: String?, rulesHash: UInt64?, secondsFromUTC: Int)? {
+        if case .timeZone(let name, let rulesHash, let secondsFromUTC) = self { (name, rulesHash, secondsFromUTC) } else { nil }
     }
-    var version: FileVersion? {
-        if case .file(let version) = self { version } else { nil }
+    var version: (contentHash: UInt64?, size: Int)? {
+        if case .file(let contentHash, let size, _) = self { (contentHash, size) } else { nil }
     }
 }

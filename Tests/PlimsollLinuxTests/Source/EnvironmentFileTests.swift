@@ -26,7 +26,7 @@ import Testing
         let path = scratch.path + "/app.yaml"
         scratch.write("app.yaml", "1")
         manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
-        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = manager.lifecycle.readEnvironment().makeAsyncIterator()
         scratch.write("app.yaml", "in place")
         await expect(8, &reader, path)
         scratch.replace("app.yaml", "replaced")
@@ -41,7 +41,7 @@ import Testing
     @Test func `C66 a file whose directories come later, are moved away and come back is found`() async {
         let path = scratch.path + "/etc/app/app.yaml"
         manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
-        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = manager.lifecycle.readEnvironment().makeAsyncIterator()
         scratch.makeDirectory("etc")
         scratch.makeDirectory("etc/app")
         scratch.write("etc/app/app.yaml", "1234")
@@ -64,7 +64,7 @@ import Testing
         scratch.link("app.yaml", to: "..data/app.yaml")
         let path = scratch.path + "/app.yaml"
         manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
-        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = manager.lifecycle.readEnvironment().makeAsyncIterator()
         for size in 2...4 {
             scratch.makeDirectory("..\(size)")
             scratch.write("..\(size)/app.yaml", String(repeating: "x", count: size))
@@ -81,7 +81,7 @@ import Testing
         scratch.write("real", "1")
         scratch.link("alias", to: "real")
         for name in ["a", "real", "alias"] { manager.lifecycle.watch(file: "\(scratch.path)/\(name)", quiet: .milliseconds(20)) }
-        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = manager.lifecycle.readEnvironment().makeAsyncIterator()
         scratch.replace("real", "1")
         scratch.write("real", "1")
         scratch.replace("real", "123")
@@ -100,7 +100,7 @@ import Testing
         for name in ["Berlin", "Lima"] { scratch.write("usr/share/zoneinfo/\(name)", "rules of \(name)") }
         symlink("../usr/share/zoneinfo/Berlin", scratch.path + "/etc/localtime")
         let manager = ResourceManager(source: LinuxPressureSource(kernel: BentKernel(root: scratch.path)))
-        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = manager.lifecycle.readEnvironment().makeAsyncIterator()
         #expect(manager.lifecycle.timeZone?.name == "Berlin" && manager.lifecycle.timeZone?.rulesHash != nil)
 
         symlink("../usr/share/zoneinfo/Lima", scratch.path + "/etc/new")
@@ -120,7 +120,7 @@ import Testing
         scratch.makeDirectory("etc")
         scratch.write("etc/locale.conf", "LANG=\"de_DE.UTF-8\"\n")
         let manager = ResourceManager(source: LinuxPressureSource(kernel: BentKernel(root: scratch.path)))
-        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        var reader = manager.lifecycle.readEnvironment().makeAsyncIterator()
         #expect(manager.lifecycle.locale == "de_DE")
         scratch.write("etc/new", "# comment\nLANG=en_GB.UTF-8\nLC_ALL = fr_FR\n")
         rename(scratch.path + "/etc/new", scratch.path + "/etc/locale.conf")

@@ -61,8 +61,8 @@ import Testing
     @Test func `C74 an operator's activation brings the process to the front, and is answered after the handling there`() async throws {
         try await AdminFixture.run { fixture in
             let lifecycle = fixture.manager.lifecycle, seen = Mutex<[String]>([])
-            lifecycle.onActivation("links") { request in
-                let text = "\(request.name) \(String(decoding: request.payload, as: UTF8.self)) \(lifecycle.state)"
+            lifecycle.onActivation("links") { request, payload in
+                let text = "\(request) \(String(decoding: payload, as: UTF8.self)) \(lifecycle.state)"
                 seen.withLock { $0.append(text) }
             }
             try await lifecycle.launch(into: .background)

@@ -86,7 +86,7 @@ struct ShedTests {
     func `refused clients get retry times over the whole range, evenly spread`(share: QuiesceExtent.Share) {
         var policy = SheddingPolicy(limit: 1, seed: 7)
         let range = 2...8
-        policy[retryAfter: share] = range
+        policy[retryAfter: .narrowed(to: share)] = range
         let shedder = RequestShedder(policy: policy)
         shedder.quiesce(to: .narrowed(to: share))
         #expect(shedder.begin(.critical) == nil)

@@ -11,11 +11,12 @@ extension Lifecycle {
     ///
     /// - Parameters:
     ///   - id: unique id; the scene's snapshot is stored under this id.
-    ///   - reason: reason for the connection, which decides the first state.
+    ///   - reason: reason for the connection, which decides the first state: `.systemRequest` brings the scene up in
+    ///     the background, and `.userRequest`, as any other cause, in front.
     ///   - configure: called before the first step, to add handlers, caches and state to restore. Must not wait for
     ///     the scene.
     @discardableResult
-    public func connectScene(_ id: String, reason: Scene.Reason, configure: (Scene) -> Void = { _ in }) -> Scene {
+    public func connectScene(_ id: String, reason: LifecycleCause, configure: (Scene) -> Void = { _ in }) -> Scene {
         let made = Scene(id, reason, in: self)
         let (scene, former) = scenesByID.withLock { scenes in
             let present = scenes[id]
@@ -25,9 +26,10 @@ extension Lifecycle {
         }
         guard scene === made else {
             threads.run {
-                switch reason {
-                case .userRequest: _ = try? await scene.enterForeground(cause: .operator)
-                case .systemRequest: await scene.wake()
+                if reason == .systemRequest {
+                    await scene.wake()
+                } else {
+                    _ = try? await scene.enterForeground(cause: .operator)
                 }
             }
             return scene

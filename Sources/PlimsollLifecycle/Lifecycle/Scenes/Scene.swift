@@ -8,14 +8,6 @@ import Synchronization
 /// after a while (`LifecyclePolicy.sceneSuspendsAfter`). A scene in the background or suspended may be disconnected
 /// at any time to make room; the snapshot is written first (C96).
 public final class Scene: Sendable {
-    /// The reason for connecting a scene, which decides the first state (C95).
-    public enum Reason: String, Sendable, Hashable {
-        /// A user waits for the scene, which comes up active.
-        case userRequest
-        /// The system has work for the scene, which comes up in the background.
-        case systemRequest
-    }
-
     struct Contents: Sendable {
         var wanted: LifecycleState
         var lastUsed: Duration
@@ -41,7 +33,7 @@ public final class Scene: Sendable {
     /// The unique id of the scene.
     public let id: String
     /// The reason for which the scene was connected.
-    public let reason: Reason
+    public let reason: LifecycleCause
     /// Runs tasks that prefer this executor (`Task(executorPreference:)`), except while the scene is suspended. Then
     /// the tasks stop at their next suspension point (C97).
     public let executor: PausableExecutor
@@ -55,12 +47,12 @@ public final class Scene: Sendable {
     let claim: UInt64
     let contents: Mutex<Contents>
 
-    init(_ id: String, _ reason: Reason, in lifecycle: Lifecycle) {
+    init(_ id: String, _ reason: LifecycleCause, in lifecycle: Lifecycle) {
         self.id = id
         self.reason = reason
         self.lifecycle = lifecycle
         claim = lifecycle.newID()
-        let wanted: LifecycleState = reason == .userRequest ? .active : .background
+        let wanted: LifecycleState = reason == .systemRequest ? .background : .active
         contents = Mutex(Contents(wanted: wanted, lastUsed: lifecycle.alarms.heartbeat.running))
         tasks = lifecycle.makeTasks()
         scrub = ScrubSet(alarms: lifecycle.alarms, threads: lifecycle.threads)

@@ -20,7 +20,7 @@ struct Harness: Sendable {
     init(limit: Int? = nil, patience: Duration = .zero, retryAfter: ClosedRange<Int>? = nil) {
         manager = ResourceManager(source: source)
         var policy = SheddingPolicy(limit: limit, seed: 42, patience: patience)
-        for share in QuiesceExtent.Share.allCases { policy[retryAfter: share] = retryAfter }
+        for extent in [QuiesceExtent.open, .half, .quarter, .least] { policy[retryAfter: extent] = retryAfter }
         shedding = LoadSheddingMiddleware(manager, policy: policy) { request, _ in
             request.uri.path == "/pay" ? .critical : request.uri.path == "/export" ? .sheddable : .normal
         }
@@ -59,27 +59,27 @@ struct Harness: Sendable {
     }
 }
 
-/// Hears of shares.
+/// Hears of extents.
 final class ShareProbe: Quiescable {
     let name = "probe"
-    private let state = Mutex<(share: QuiesceExtent.Share, waiting: [(QuiesceExtent.Share, CheckedContinuation<Void, Never>)])>((.whole, []))
+    private let state = Mutex<(extent: QuiesceExtent, waiting: [(QuiesceExtent, CheckedContinuation<Void, Never>)])>((.open, []))
 
     func quiesce(to extent: QuiesceExtent) {
         let done = state.withLock { state in
-            state.share = extent.share
-            let done = state.waiting.filter { $0.0.rawValue <= extent.share.rawValue }
-            state.waiting.removeAll { $0.0.rawValue <= extent.share.rawValue }
+            state.extent = extent
+            let done = state.waiting.filter { $0.0 >= extent }
+            state.waiting.removeAll { $0.0 >= extent }
             return done
         }
         for (_, continuation) in done { continuation.resume() }
     }
 
-    /// Returns when no more than `share` is left.
-    func reached(_ share: QuiesceExtent.Share) async {
+    /// Returns when no more than `extent` is left.
+    func reached(_ extent: QuiesceExtent) async {
         await withCheckedContinuation { continuation in
             let isReached = state.withLock { state in
-                if state.share.rawValue < share.rawValue { state.waiting.append((share, continuation)) }
-                return state.share.rawValue >= share.rawValue
+                if state.extent > extent { state.waiting.append((extent, continuation)) }
+                return state.extent <= extent
             }
             if isReached { continuation.resume() }
         }
