@@ -12,7 +12,7 @@ public import PlimsollLifecycle
 /// database work runs on GRDB's queue, so no thread of the cooperative pool waits for the disk or for another
 /// process's lock.
 public final class SQLiteTaskHandoff: TaskHandoff {
-    public let limits: TaskHandoffLimits
+    public let policy: TaskHandoffPolicy
     public let name: String
 
     private let database: any DatabaseWriter
@@ -25,7 +25,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     /// - Parameter busyTimeout: longest wait of a call while another process writes.
     /// - Throws: Errors of GRDB if the file cannot be opened, or the table not created.
     public convenience init(
-        path: String, limits: TaskHandoffLimits = TaskHandoffLimits(), busyTimeout: Duration = .seconds(2)
+        path: String, policy: TaskHandoffPolicy = TaskHandoffPolicy(), busyTimeout: Duration = .seconds(2)
     ) throws {
         var configuration = Configuration()
         configuration.busyMode = .timeout(busyTimeout.inSeconds)
@@ -34,7 +34,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         configuration.journalMode = .wal
         Self.keepPrivate(path)
         try self.init(
-            DatabaseQueue(path: path, configuration: configuration), name: "SQLite file \(path)", limits: limits)
+            DatabaseQueue(path: path, configuration: configuration), name: "SQLite file \(path)", policy: policy)
     }
 
     /// Creates the file before SQLite does, because SQLite would leave the mode to the umask. SQLite reports any
@@ -63,11 +63,11 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     /// - Throws: Errors of GRDB if the table cannot be created.
     public convenience init(
         _ database: any DatabaseWriter, name: String = "SQLite database",
-        limits: TaskHandoffLimits = TaskHandoffLimits()
+        policy: TaskHandoffPolicy = TaskHandoffPolicy()
     )
         throws
     {
-        try self.init(database, name: name, limits: limits) {
+        try self.init(database, name: name, policy: policy) {
             var time = timespec()
             clock_gettime(CLOCK_REALTIME, &time)
             return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
@@ -78,9 +78,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     ///
     /// - Parameter now: the time of day, since 1970.
     package init(
-        _ database: any DatabaseWriter, name: String, limits: TaskHandoffLimits, now: @escaping @Sendable () -> Duration
+        _ database: any DatabaseWriter, name: String, policy: TaskHandoffPolicy, now: @escaping @Sendable () -> Duration
     ) throws {
-        (self.database, self.name, self.limits, self.now) = (database, name, limits, now)
+        (self.database, self.name, self.policy, self.now) = (database, name, policy, now)
         try database.write { database in
             try database.execute(
                 sql: """
@@ -95,41 +95,39 @@ public final class SQLiteTaskHandoff: TaskHandoff {
 
     // MARK: TaskHandoff
 
-    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration)
-        async throws(TaskHandoffError) -> TaskHandoffClaim
+    public func offer(_ work: HandedOffTask, heldBy owner: String, for lease: Duration)
+        async throws(TaskHandoffError) -> HandedOffTask
     {
-        if let problem = limits.problem(offer, owner, in: name) { throw problem }
-        let due = after(lease), most = limits.count
-        let isThere = try await write("offer task \"\(offer.name)\"") { database in
+        if let problem = policy.problem(work, owner, in: name) { throw problem }
+        let due = after(lease), most = policy.mostTasks
+        let isThere = try await write("offer task \"\(work.name)\"") { database in
             try database.execute(
                 sql: """
                     INSERT INTO plimsoll_handoff (id, name, checkpoint, checksum, reason, attempts, fence, owner, due)
                     SELECT ?, ?, ?, ?, ?, ?, 1, ?, ? WHERE (SELECT COUNT(*) FROM plimsoll_handoff) < ? ON CONFLICT (id) DO NOTHING
                     """,
                 arguments: [
-                    offer.id, offer.name, Self.blob(offer.checkpoint), Int64(CRC32C.checksum(offer.checkpoint)),
-                    offer.reason.rawValue,
-                    offer.attempts, owner, due,
+                    work.id, work.name, Self.blob(work.checkpoint), Int64(CRC32C.checksum(work.checkpoint)),
+                    work.reason.rawValue,
+                    work.attempts, owner, due,
                     most,
                 ])
             return try Bool.fetchOne(
-                database, sql: "SELECT EXISTS (SELECT 1 FROM plimsoll_handoff WHERE id = ?)", arguments: [offer.id])
+                database, sql: "SELECT EXISTS (SELECT 1 FROM plimsoll_handoff WHERE id = ?)", arguments: [work.id])
                 ?? false
         }
         guard isThere else {
-            throw TaskHandoffError(
-                .refused,
-                "cannot offer task \"\(offer.name)\" to \(name) because it holds \(most) tasks, which is the limit; retry later"
-            )
+            throw .refused(
+                "cannot offer task \"\(work.name)\" to \(name) because it holds \(most) tasks, which is the limit; retry later")
         }
-        return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
+        return work.held(by: owner, fence: 1)
     }
 
     public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError)
         -> HandedOffTask?
     {
         guard !names.isEmpty else { return nil }
-        let now = after(.zero), due = after(lease), attempts = limits.attempts, most = limits.checkpoint.bytes
+        let now = after(.zero), due = after(lease), attempts = policy.mostAttempts, most = policy.checkpointLimit.bytes
         let free = "NOT set_aside AND due <= ? AND name IN (\(names.map { _ in "?" }.joined(separator: ", ")))"
         let taken: Result<HandedOffTask?, Damaged> = try await write("take a task") { database in
             let arguments = StatementArguments([now]) + StatementArguments(names)
@@ -157,16 +155,16 @@ public final class SQLiteTaskHandoff: TaskHandoff {
                     arguments: [id])
                 return .failure(Damaged(id: id, name: name))
             }
-            let claim = TaskHandoffClaim(id: id, name: name, owner: owner, fence: row[2])
-            return .success(HandedOffTask(claim: claim, checkpoint: checkpoint, reason: reason, attempt: row[3]))
+            return .success(
+                HandedOffTask(
+                    id: id, name: name, checkpoint: checkpoint, reason: reason, attempts: row[3], owner: owner,
+                    fence: row[2]))
         }
         switch taken {
         case .success(let task): return task
         case .failure(let damaged):
-            throw TaskHandoffError(
-                .nonsense,
-                "cannot take task \"\(damaged.name)\" (\(damaged.id)) in \(name) because it is damaged; the task was set aside"
-            )
+            throw .nonsense(
+                "cannot take task \"\(damaged.name)\" (\(damaged.id)) in \(name) because it is damaged; the task was set aside")
         }
     }
 
@@ -175,50 +173,48 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         var name: String
     }
 
-    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?)
+    public func renew(_ work: HandedOffTask, for lease: Duration, checkpoint: [UInt8]?)
         async throws(TaskHandoffError)
     {
-        try await change(claim, "renew", checkpoint, "due = ?", [after(lease)])
+        try await change(work, "renew", checkpoint, "due = ?", [after(lease)])
     }
 
-    public func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError) {
-        let gone = try await write("complete task \"\(claim.name)\"") { database in
+    public func complete(_ work: HandedOffTask) async throws(TaskHandoffError) {
+        let gone = try await write("complete task \"\(work.name)\"") { database in
             try database.execute(
                 sql: "DELETE FROM plimsoll_handoff WHERE id = ? AND owner = ? AND fence = ? AND NOT set_aside",
-                arguments: [claim.id, claim.owner, claim.fence])
+                arguments: [work.id, work.owner, work.fence])
             return database.changesCount
         }
-        guard gone == 1 else { throw .lost(claim, "complete", in: name) }
+        guard gone == 1 else { throw .lost(work, "complete", in: name) }
     }
 
-    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease)
+    public func release(_ work: HandedOffTask, checkpoint: [UInt8]?, failure: (problem: String, after: Duration)?)
         async throws(TaskHandoffError)
     {
-        switch release {
-        case .expired(let reason):
+        if let failure {
+            try await change(
+                work, "release", checkpoint, "owner = NULL, due = ?, problem = ?, set_aside = attempts >= ?",
+                [after(failure.after), failure.problem, policy.mostAttempts])
+        } else {
             // The offer itself was not an attempt.
             try await change(
-                claim, "release", checkpoint, "owner = NULL, due = ?, reason = ?, attempts = attempts - (fence > 1)",
-                [after(.zero), reason.rawValue])
-        case .failed(let problem, let after):
-            try await change(
-                claim, "release", checkpoint, "owner = NULL, due = ?, problem = ?, set_aside = attempts >= ?",
-                [self.after(after), problem, limits.attempts])
+                work, "release", checkpoint, "owner = NULL, due = ?, reason = ?, attempts = attempts - (fence > 1)",
+                [after(.zero), work.reason.rawValue])
         }
     }
 
-    public func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask] {
+    public func setAside(most: Int) async throws(TaskHandoffError) -> [HandedOffTask] {
         try await write("list tasks that were set aside") { database in
             try Row.fetchAll(
                 database,
                 sql:
-                    "SELECT id, name, checkpoint, attempts, COALESCE(problem, '') FROM plimsoll_handoff WHERE set_aside ORDER BY number LIMIT ?",
+                    "SELECT id, name, checkpoint, attempts, COALESCE(problem, ''), reason FROM plimsoll_handoff WHERE set_aside ORDER BY number LIMIT ?",
                 arguments: [max(0, most)]
             ).map { row in
-                try SetAsideTask(
+                try HandedOffTask(
                     id: row[0], name: row[1], checkpoint: row.withUnsafeData(atIndex: 2) { $0.map { Array($0) } } ?? [],
-                    attempts: row[3],
-                    problem: row[4])
+                    reason: ExpirationReason(rawValue: row[5]) ?? .operator, attempts: row[3], problem: row[4])
             }
         }
     }
@@ -233,7 +229,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         }
     }
 
-    public func census() async throws(TaskHandoffError) -> TaskHandoffCensus {
+    public func census() async throws(TaskHandoffError) -> (waiting: Int, held: Int, setAside: Int) {
         let now = after(.zero)
         return try await write("count tasks") { database in
             func count(_ condition: String, _ arguments: StatementArguments) throws -> Int {
@@ -241,10 +237,11 @@ public final class SQLiteTaskHandoff: TaskHandoff {
                     database, sql: "SELECT COUNT(*) FROM plimsoll_handoff WHERE \(condition)", arguments: arguments)
                     ?? 0
             }
-            return TaskHandoffCensus(
+            return (
                 waiting: try count("NOT set_aside AND (owner IS NULL OR due <= ?)", [now]),
                 held: try count("NOT set_aside AND owner IS NOT NULL AND due > ?", [now]),
-                setAside: try count("set_aside", []))
+                setAside: try count("set_aside", [])
+            )
         }
     }
 
@@ -259,11 +256,11 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     }
 
     private func change(
-        _ claim: TaskHandoffClaim, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String,
+        _ work: HandedOffTask, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String,
         _ parameters: StatementArguments
     ) async throws(TaskHandoffError) {
-        if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
-        let changed = try await write("\(verb) task \"\(claim.name)\"") { database in
+        if let problem = policy.problem(checkpoint, of: work.name, in: name) { throw problem }
+        let changed = try await write("\(verb) task \"\(work.name)\"") { database in
             try database.execute(
                 sql: """
                     UPDATE plimsoll_handoff SET checkpoint = COALESCE(?, checkpoint), checksum = COALESCE(?, checksum), \(assignments)
@@ -271,10 +268,10 @@ public final class SQLiteTaskHandoff: TaskHandoff {
                     """,
                 arguments: [checkpoint.map { Self.blob($0) }, checkpoint.map { Int64(CRC32C.checksum($0)) }]
                     + parameters
-                    + [claim.id, claim.owner, claim.fence])
+                    + [work.id, work.owner, work.fence])
             return database.changesCount
         }
-        guard changed == 1 else { throw .lost(claim, verb, in: name) }
+        guard changed == 1 else { throw .lost(work, verb, in: name) }
     }
 
     /// Runs `body` in a transaction on the database's queue. Does not use GRDB's async form, because cancelling the
@@ -291,20 +288,16 @@ public final class SQLiteTaskHandoff: TaskHandoff {
 
     private func problem(_ verb: String, _ error: any Error) -> TaskHandoffError {
         let text = "cannot \(verb) in \(name): "
-        guard let error = error as? DatabaseError else { return TaskHandoffError(.refused, text + "\(error)") }
+        guard let error = error as? DatabaseError else { return .refused(text + "\(error)") }
         switch error.resultCode {
         case .SQLITE_BUSY, .SQLITE_LOCKED:
-            return TaskHandoffError(
-                .unreachable,
-                text
-                    + "another connection kept the database locked for longer than the busy timeout; \(error.message ?? "")"
-            )
+            return .unreachable(
+                text + "another connection kept the database locked for longer than the busy timeout; \(error.message ?? "")")
         case .SQLITE_CANTOPEN, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_PERM:
-            return TaskHandoffError(
-                .unreachable, text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")
+            return .unreachable(text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")
         case .SQLITE_CORRUPT, .SQLITE_NOTADB:
-            return TaskHandoffError(.nonsense, text + "the file is damaged: \(error.message ?? "")")
-        default: return TaskHandoffError(.refused, text + "\(error.message ?? "") (\(error.extendedResultCode))")
+            return .nonsense(text + "the file is damaged: \(error.message ?? "")")
+        default: return .refused(text + "\(error.message ?? "") (\(error.extendedResultCode))")
         }
     }
 }

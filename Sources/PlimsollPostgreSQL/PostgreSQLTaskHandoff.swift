@@ -3,21 +3,12 @@ import Plimsoll
 public import PlimsollLifecycle
 
 /// Time limits and table name of a hand-over store in PostgreSQL.
-public struct PostgreSQLSettings: Sendable, Hashable {
-    /// Longest time to connect.
-    public var connectTimeout = Duration.seconds(2)
-    /// Longest time for a statement, and longest time for a statement to wait in the queue. The server ends a
-    /// statement a tenth earlier (`statement_timeout`).
-    public var statementTimeout = Duration.seconds(2)
-    /// Back-off after a failure; doubled with each further failure.
-    public var shortestPause = Duration.milliseconds(100)
-    /// Longest back-off.
-    public var longestPause = Duration.seconds(10)
-    /// Name of the table: letters, digits and `_`. Created if missing.
-    public var table = "plimsoll_handoff"
-
-    /// Creates the default settings.
-    public init() {}
+struct PostgreSQLSettings: Sendable, Hashable {
+    var connectTimeout: Duration
+    var statementTimeout: Duration
+    var shortestPause: Duration
+    var longestPause: Duration
+    var table: String
 
     /// Describes the first invalid setting; `nil` if all are valid.
     var problem: String? {
@@ -81,7 +72,7 @@ public struct PostgreSQLHandoffStatistics: Sendable, Hashable {
 /// `statement_timeout` and `client_min_messages` are settings of the server session, which such a pool shares among
 /// clients.
 public final class PostgreSQLTaskHandoff: TaskHandoff {
-    public let limits: TaskHandoffLimits
+    public let policy: TaskHandoffPolicy
     public let name: String
 
     private let worker: PostgreSQLWorker
@@ -93,14 +84,25 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     ///   - conninfo: connection string of libpq: `"host=10.0.0.5 dbname=jobs user=export"` or a URI. An address
     ///     avoids the resolver, which no time limit bounds.
     ///   - name: name of the server in errors; by default without secrets of `conninfo`.
-    ///   - settings: time limits, and the name of the table.
-    /// - Precondition: The settings are valid.
+    ///   - policy: limits of the store, and the policy for resuming work.
+    ///   - table: name of the table: letters, digits and `_`. Created if missing.
+    ///   - connectTimeout: longest time to connect.
+    ///   - statementTimeout: longest time for a statement, and longest time for a statement to wait in the queue. The
+    ///     server ends a statement a tenth earlier (`statement_timeout`).
+    ///   - shortestPause: back-off after a failure; doubled with each further failure.
+    ///   - longestPause: longest back-off.
+    /// - Precondition: The time limits are a millisecond or more, and the table has such a name.
     public init(
-        _ conninfo: String, name: String = "PostgreSQL", limits: TaskHandoffLimits = TaskHandoffLimits(),
-        settings: PostgreSQLSettings = PostgreSQLSettings()
+        _ conninfo: String, name: String = "PostgreSQL", policy: TaskHandoffPolicy = TaskHandoffPolicy(),
+        table: String = "plimsoll_handoff", connectTimeout: Duration = .seconds(2),
+        statementTimeout: Duration = .seconds(2), shortestPause: Duration = .milliseconds(100),
+        longestPause: Duration = .seconds(10)
     ) {
+        let settings = PostgreSQLSettings(
+            connectTimeout: connectTimeout, statementTimeout: statementTimeout, shortestPause: shortestPause,
+            longestPause: longestPause, table: table)
         if let problem = settings.problem { preconditionFailure("PostgreSQLTaskHandoff: \(problem)") }
-        (self.limits, self.name, table) = (limits, "\(name), table \(settings.table)", settings.table)
+        (self.policy, self.name, self.table) = (policy, "\(name), table \(table)", table)
         // A tenth less than the client's limit, so that the server's own refusal arrives in time and leaves the
         // connection usable.
         let timeout = max(1, settings.statementTimeout.inNanoseconds / 1_000_000 * 9 / 10)
@@ -132,12 +134,12 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
 
     // MARK: TaskHandoff
 
-    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration)
-        async throws(TaskHandoffError) -> TaskHandoffClaim
+    public func offer(_ work: HandedOffTask, heldBy owner: String, for lease: Duration)
+        async throws(TaskHandoffError) -> HandedOffTask
     {
-        if let problem = limits.problem(offer, owner, in: name) { throw problem }
+        if let problem = policy.problem(work, owner, in: name) { throw problem }
         let inserted = try await rows(
-            "offer task \"\(offer.name)\"",
+            "offer task \"\(work.name)\"",
             """
             with new as (
               insert into \(table) (id, name, checkpoint, checksum, reason, attempts, fence, owner, due)
@@ -147,18 +149,16 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             select (select count(*) from new) + (select count(*) from \(table) where id = $1)
             """,
             [
-                offer.id, offer.name, Self.digits(offer.checkpoint), "\(CRC32C.checksum(offer.checkpoint))",
-                offer.reason.rawValue,
-                "\(offer.attempts)", owner,
-                "\(lease.inSeconds)", "\(limits.count)",
+                work.id, work.name, Self.digits(work.checkpoint), "\(CRC32C.checksum(work.checkpoint))",
+                work.reason.rawValue,
+                "\(work.attempts)", owner,
+                "\(lease.inSeconds)", "\(policy.mostTasks)",
             ], columns: 1, most: 1)
         guard inserted.first?.first != "0" else {
-            throw TaskHandoffError(
-                .refused,
-                "cannot offer task \"\(offer.name)\" to \(name) because it holds \(limits.count) tasks, which is the limit; retry later"
-            )
+            throw .refused(
+                "cannot offer task \"\(work.name)\" to \(name) because it holds \(policy.mostTasks) tasks, which is the limit; retry later")
         }
-        return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
+        return work.held(by: owner, fence: 1)
     }
 
     public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError)
@@ -179,72 +179,73 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             update \(table) t set owner = $1, fence = fence + 1, attempts = attempts + 1, due = clock_timestamp() + $2::float8 * interval '1 second'
             from next where t.number = next.number
             returning t.id, t.name, t.fence, t.attempts, t.reason, t.checksum, encode(t.checkpoint, 'hex')
-            """, [owner, "\(lease.inSeconds)", "\(limits.attempts)"] + names, columns: 7, most: 1)
+            """, [owner, "\(lease.inSeconds)", "\(policy.mostAttempts)"] + names, columns: 7, most: 1)
         guard let row = found.first else { return nil }
         guard let fence = Int64(row[2]), let attempt = Int(row[3]), attempt > 0, let checkpoint = Self.bytes(row[6]),
             names.contains(row[1]),
-            checkpoint.count <= limits.checkpoint.bytes, row[5] == "\(CRC32C.checksum(checkpoint))",
+            checkpoint.count <= policy.checkpointLimit.bytes, row[5] == "\(CRC32C.checksum(checkpoint))",
             let reason = ExpirationReason(rawValue: row[4])
         else {
             _ = try? await rows(
                 "set a damaged task aside",
                 "update \(table) set set_aside = true, owner = null, checkpoint = '', problem = 'the checkpoint is damaged' where id = $1",
                 [row[0]], columns: 0, most: 0)
-            throw TaskHandoffError(
-                .nonsense,
+            throw .nonsense(
                 "cannot take task \"\(row[1].prefix(40))\" (\(row[0].prefix(40))) in \(name) because it is damaged; the task was set aside"
             )
         }
-        let claim = TaskHandoffClaim(id: row[0], name: row[1], owner: owner, fence: fence)
-        return HandedOffTask(claim: claim, checkpoint: checkpoint, reason: reason, attempt: attempt)
+        return HandedOffTask(
+            id: row[0], name: row[1], checkpoint: checkpoint, reason: reason, attempts: attempt, owner: owner,
+            fence: fence)
     }
 
-    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?)
+    public func renew(_ work: HandedOffTask, for lease: Duration, checkpoint: [UInt8]?)
         async throws(TaskHandoffError)
     {
         try await change(
-            claim, "renew", checkpoint, "due = clock_timestamp() + $6::float8 * interval '1 second'",
+            work, "renew", checkpoint, "due = clock_timestamp() + $6::float8 * interval '1 second'",
             ["\(lease.inSeconds)"])
     }
 
-    public func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError) {
+    public func complete(_ work: HandedOffTask) async throws(TaskHandoffError) {
         let gone = try await rows(
-            "complete task \"\(claim.name)\"",
+            "complete task \"\(work.name)\"",
             "delete from \(table) where id = $1 and owner = $2 and fence = $3::bigint and not set_aside returning 1",
-            [claim.id, claim.owner, "\(claim.fence)"],
+            [work.id, work.owner, "\(work.fence)"],
             columns: 1, most: 1)
-        guard gone.count == 1 else { throw .lost(claim, "complete", in: name) }
+        guard gone.count == 1 else { throw .lost(work, "complete", in: name) }
     }
 
-    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease)
+    public func release(_ work: HandedOffTask, checkpoint: [UInt8]?, failure: (problem: String, after: Duration)?)
         async throws(TaskHandoffError)
     {
-        switch release {
-        case .expired(let reason):
-            // The offer itself was not an attempt.
+        if let failure {
             try await change(
-                claim, "release", checkpoint,
-                "owner = null, due = clock_timestamp(), reason = $6, attempts = attempts - case when fence > 1 then 1 else 0 end",
-                [reason.rawValue])
-        case .failed(let problem, let after):
-            try await change(
-                claim, "release", checkpoint,
+                work, "release", checkpoint,
                 """
                 owner = null, due = clock_timestamp() + $6::float8 * interval '1 second', problem = $7, set_aside = attempts >= $8::integer
-                """, ["\(after.inSeconds)", problem.filter { $0 != "\0" }, "\(limits.attempts)"])
+                """,
+                ["\(failure.after.inSeconds)", failure.problem.filter { $0 != "\0" }, "\(policy.mostAttempts)"])
+        } else {
+            // The offer itself was not an attempt.
+            try await change(
+                work, "release", checkpoint,
+                "owner = null, due = clock_timestamp(), reason = $6, attempts = attempts - case when fence > 1 then 1 else 0 end",
+                [work.reason.rawValue])
         }
     }
 
-    public func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask] {
-        let most = max(0, min(most, limits.count))
+    public func setAside(most: Int) async throws(TaskHandoffError) -> [HandedOffTask] {
+        let most = max(0, min(most, policy.mostTasks))
         let found = try await rows(
             "list tasks that were set aside",
             """
-            select id, name, attempts, coalesce(problem, ''), encode(checkpoint, 'hex') from \(table) where set_aside order by number limit $1::bigint
-            """, ["\(most)"], columns: 5, most: most)
+            select id, name, attempts, coalesce(problem, ''), encode(checkpoint, 'hex'), reason from \(table) where set_aside order by number limit $1::bigint
+            """, ["\(most)"], columns: 6, most: most)
         return found.map {
-            SetAsideTask(
-                id: $0[0], name: $0[1], checkpoint: Self.bytes($0[4]) ?? [], attempts: Int($0[2]) ?? 0, problem: $0[3])
+            HandedOffTask(
+                id: $0[0], name: $0[1], checkpoint: Self.bytes($0[4]) ?? [],
+                reason: ExpirationReason(rawValue: $0[5]) ?? .operator, attempts: Int($0[2]) ?? 0, problem: $0[3])
         }
     }
 
@@ -257,7 +258,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         ).count == 1
     }
 
-    public func census() async throws(TaskHandoffError) -> TaskHandoffCensus {
+    public func census() async throws(TaskHandoffError) -> (waiting: Int, held: Int, setAside: Int) {
         let found = try await rows(
             "count tasks",
             """
@@ -266,31 +267,31 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             """, [], columns: 3, most: 1)
         let numbers = found.first?.compactMap { Int($0) } ?? []
         guard numbers.count == 3 else {
-            throw TaskHandoffError(.nonsense, "cannot count tasks in \(name) because \(found) are not three numbers")
+            throw .nonsense("cannot count tasks in \(name) because \(found) are not three numbers")
         }
-        return TaskHandoffCensus(waiting: numbers[0], held: numbers[1], setAside: numbers[2])
+        return (numbers[0], numbers[1], numbers[2])
     }
 
     // MARK: Helpers
 
     /// Changes the row of a valid claim. The parameters `$1` to `$5` are used here.
     private func change(
-        _ claim: TaskHandoffClaim, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String, _ parameters: [String]
+        _ work: HandedOffTask, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String, _ parameters: [String]
     ) async throws(TaskHandoffError) {
-        if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
+        if let problem = policy.problem(checkpoint, of: work.name, in: name) { throw problem }
         let changed = try await rows(
-            "\(verb) task \"\(claim.name)\"",
+            "\(verb) task \"\(work.name)\"",
             """
             update \(table) set checkpoint = coalesce(decode($4, 'hex'), checkpoint), checksum = coalesce($5::bigint, checksum), \(assignments)
             where id = $1 and owner = $2 and fence = $3::bigint and not set_aside returning 1
             """,
             [
-                claim.id, claim.owner, "\(claim.fence)", checkpoint.map { Self.digits($0) },
+                work.id, work.owner, "\(work.fence)", checkpoint.map { Self.digits($0) },
                 checkpoint.map { "\(CRC32C.checksum($0))" },
             ]
                 + parameters, columns: 1,
             most: 1)
-        guard changed.count == 1 else { throw .lost(claim, verb, in: name) }
+        guard changed.count == 1 else { throw .lost(work, verb, in: name) }
     }
 
     private func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int)

@@ -5,14 +5,10 @@ import Synchronization
 /// A task hand-over store in memory, for tests. Several managers that share the store act as several replicas.
 public final class MemoryTaskHandoff: TaskHandoff {
     private struct Row {
-        var offer: TaskHandoffOffer
+        var work: HandedOffTask
         var number: Int
-        var attempts: Int
-        var fence: Int64 = 1
-        var owner: String?
         /// Time from which the task may be taken.
         var due: Duration
-        var problem: String?
         var isSetAside = false
     }
 
@@ -24,16 +20,16 @@ public final class MemoryTaskHandoff: TaskHandoff {
 
     private let state = Mutex(State())
     private let now: @Sendable () -> Duration
-    public let limits: TaskHandoffLimits
+    public let policy: TaskHandoffPolicy
     public var name: String { "memory" }
 
     /// Creates an empty store.
     ///
     /// - Parameters:
-    ///   - limits: limits of the store.
+    ///   - policy: policy of the store.
     ///   - clock: clock of the leases; the machine's time by default.
-    public init(limits: TaskHandoffLimits = TaskHandoffLimits(), clock: ManualClock? = nil) {
-        self.limits = limits
+    public init(policy: TaskHandoffPolicy = TaskHandoffPolicy(), clock: ManualClock? = nil) {
+        self.policy = policy
         now = clock?.timekeeper.elapsed ?? Timekeeper.running.elapsed
     }
 
@@ -43,8 +39,8 @@ public final class MemoryTaskHandoff: TaskHandoff {
     /// Stored checkpoints by task name, in the order of the offers.
     public var checkpoints: [String: [[UInt8]]] {
         state.withLock { state in
-            Dictionary(grouping: state.rows.values.sorted { $0.number < $1.number }, by: \.offer.name).mapValues {
-                $0.map(\.offer.checkpoint)
+            Dictionary(grouping: state.rows.values.sorted { $0.number < $1.number }, by: \.work.name).mapValues {
+                $0.map(\.work.checkpoint)
             }
         }
     }
@@ -58,36 +54,35 @@ public final class MemoryTaskHandoff: TaskHandoff {
         }
     }
 
-    private func change(_ claim: TaskHandoffClaim, _ verb: String, _ body: (inout State) -> Void)
+    private func change(_ work: HandedOffTask, _ verb: String, _ body: (inout State) -> Void)
         throws(TaskHandoffError)
     {
         try with { state throws(TaskHandoffError) in
-            guard let row = state.rows[claim.id], !row.isSetAside, row.owner == claim.owner, row.fence == claim.fence
+            guard let row = state.rows[work.id], !row.isSetAside, row.work.owner == work.owner,
+                row.work.fence == work.fence
             else {
-                throw .lost(claim, verb, in: name)
+                throw .lost(work, verb, in: name)
             }
             body(&state)
         }
     }
 
-    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration)
-        async throws(TaskHandoffError) -> TaskHandoffClaim
+    public func offer(_ work: HandedOffTask, heldBy owner: String, for lease: Duration)
+        async throws(TaskHandoffError) -> HandedOffTask
     {
-        if let problem = limits.problem(offer, owner, in: name) { throw problem }
+        if let problem = policy.problem(work, owner, in: name) { throw problem }
         let due = now() + lease
         return try with { state throws(TaskHandoffError) in
-            if state.rows[offer.id] == nil {
-                guard state.rows.count < limits.count else {
-                    throw TaskHandoffError(
-                        .refused,
-                        "cannot offer task \"\(offer.name)\" to \(name) because it holds \(limits.count) tasks, which is the limit; retry later"
+            if state.rows[work.id] == nil {
+                guard state.rows.count < policy.mostTasks else {
+                    throw .refused(
+                        "cannot offer task \"\(work.name)\" to \(name) because it holds \(policy.mostTasks) tasks, which is the limit; retry later"
                     )
                 }
                 state.last += 1
-                state.rows[offer.id] = Row(
-                    offer: offer, number: state.last, attempts: offer.attempts, owner: owner, due: due)
+                state.rows[work.id] = Row(work: work.held(by: owner, fence: 1), number: state.last, due: due)
             }
-            return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
+            return work.held(by: owner, fence: 1)
         }
     }
 
@@ -96,63 +91,62 @@ public final class MemoryTaskHandoff: TaskHandoff {
     {
         let now = now()
         return try with { state throws(TaskHandoffError) in
-            let free = state.rows.values.filter { !$0.isSetAside && $0.due <= now && names.contains($0.offer.name) }
+            let free = state.rows.values.filter { !$0.isSetAside && $0.due <= now && names.contains($0.work.name) }
                 .sorted { $0.number < $1.number }
-            for row in free where row.attempts >= limits.attempts { state.rows[row.offer.id]?.isSetAside = true }
-            guard var row = free.first(where: { $0.attempts < limits.attempts }) else { return nil }
-            row.fence += 1
-            row.attempts += 1
-            (row.owner, row.due) = (owner, now + lease)
-            state.rows[row.offer.id] = row
-            let claim = TaskHandoffClaim(id: row.offer.id, name: row.offer.name, owner: owner, fence: row.fence)
-            return HandedOffTask(
-                claim: claim, checkpoint: row.offer.checkpoint, reason: row.offer.reason, attempt: row.attempts)
-        }
-    }
-
-    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?)
-        async throws(TaskHandoffError)
-    {
-        if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
-        let due = now() + lease
-        try change(claim, "renew") { state in
-            state.rows[claim.id]?.due = due
-            if let checkpoint { state.rows[claim.id]?.offer.checkpoint = checkpoint }
-        }
-    }
-
-    public func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError) {
-        try change(claim, "complete") { $0.rows[claim.id] = nil }
-    }
-
-    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease)
-        async throws(TaskHandoffError)
-    {
-        if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
-        let now = now()
-        try change(claim, "release") { state in
-            guard var row = state.rows[claim.id] else { return }
-            row.owner = nil
-            if let checkpoint { row.offer.checkpoint = checkpoint }
-            switch release {
-            case .expired(let reason):
-                // The offer itself was not an attempt.
-                row.attempts -= row.fence > 1 ? 1 : 0
-                (row.offer.reason, row.due) = (reason, now)
-            case .failed(let problem, let after):
-                (row.problem, row.due) = (problem, now + after)
-                row.isSetAside = row.attempts >= limits.attempts
+            for row in free where row.work.attempts >= policy.mostAttempts {
+                state.rows[row.work.id]?.isSetAside = true
             }
-            state.rows[claim.id] = row
+            guard var row = free.first(where: { $0.work.attempts < policy.mostAttempts }) else { return nil }
+            row.work = row.work.held(by: owner, fence: row.work.fence + 1)
+            row.work.attempts += 1
+            row.due = now + lease
+            state.rows[row.work.id] = row
+            return row.work
         }
     }
 
-    public func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask] {
+    public func renew(_ work: HandedOffTask, for lease: Duration, checkpoint: [UInt8]?)
+        async throws(TaskHandoffError)
+    {
+        if let problem = policy.problem(checkpoint, of: work.name, in: name) { throw problem }
+        let due = now() + lease
+        try change(work, "renew") { state in
+            state.rows[work.id]?.due = due
+            if let checkpoint { state.rows[work.id]?.work.checkpoint = checkpoint }
+        }
+    }
+
+    public func complete(_ work: HandedOffTask) async throws(TaskHandoffError) {
+        try change(work, "complete") { $0.rows[work.id] = nil }
+    }
+
+    public func release(_ work: HandedOffTask, checkpoint: [UInt8]?, failure: (problem: String, after: Duration)?)
+        async throws(TaskHandoffError)
+    {
+        if let problem = policy.problem(checkpoint, of: work.name, in: name) { throw problem }
+        let now = now()
+        try change(work, "release") { state in
+            guard var row = state.rows[work.id] else { return }
+            row.work.owner = ""
+            if let checkpoint { row.work.checkpoint = checkpoint }
+            if let failure {
+                (row.work.problem, row.due) = (failure.problem, now + failure.after)
+                row.isSetAside = row.work.attempts >= policy.mostAttempts
+            } else {
+                // The offer itself was not an attempt.
+                row.work.attempts -= row.work.fence > 1 ? 1 : 0
+                (row.work.reason, row.due) = (work.reason, now)
+            }
+            state.rows[work.id] = row
+        }
+    }
+
+    public func setAside(most: Int) async throws(TaskHandoffError) -> [HandedOffTask] {
         try with { state throws(TaskHandoffError) in
             state.rows.values.filter(\.isSetAside).sorted { $0.number < $1.number }.prefix(most).map { row in
-                SetAsideTask(
-                    id: row.offer.id, name: row.offer.name, checkpoint: row.offer.checkpoint, attempts: row.attempts,
-                    problem: row.problem ?? "taken \(row.attempts) times and never ended")
+                var work = row.work
+                work.problem = work.problem ?? "taken \(work.attempts) times and never ended"
+                return work
             }
         }
     }
@@ -161,18 +155,18 @@ public final class MemoryTaskHandoff: TaskHandoff {
         let now = now()
         return try with { state throws(TaskHandoffError) in
             guard var row = state.rows[id], row.isSetAside else { return false }
-            (row.isSetAside, row.attempts, row.due) = (false, 0, now)
+            (row.isSetAside, row.work.attempts, row.due) = (false, 0, now)
             state.rows[id] = row
             return true
         }
     }
 
-    public func census() async throws(TaskHandoffError) -> TaskHandoffCensus {
+    public func census() async throws(TaskHandoffError) -> (waiting: Int, held: Int, setAside: Int) {
         let now = now()
         return try with { state throws(TaskHandoffError) in
             let live = state.rows.values.filter { !$0.isSetAside }
-            let held = live.count { $0.owner != nil && $0.due > now }
-            return TaskHandoffCensus(waiting: live.count - held, held: held, setAside: state.rows.count - live.count)
+            let held = live.count { !$0.work.owner.isEmpty && $0.due > now }
+            return (waiting: live.count - held, held: held, setAside: state.rows.count - live.count)
         }
     }
 }

@@ -28,15 +28,15 @@ final class HandoffHold: Sendable {
 
     // MARK: The work
 
-    func work(store: any TaskHandoff) async {
-        let claim = work.claim
+    func carryOut() async {
         do {
             try await taker.manager.parts.tasks.withTask(
-                claim.name, #fileID, #line,
+                work.name, #fileID, #line,
                 { [self] task in
                     do {
                         try await cancellable { try await self.taker.body(task, self.checkpoint) }
-                        await end(.completed(claim)) { store throws(TaskHandoffError) in try await store.complete(claim)
+                        await end("completed") { store throws(TaskHandoffError) in
+                            try await store.complete(self.work)
                         }
                     } catch {
                         await stopped(error)
@@ -45,9 +45,7 @@ final class HandoffHold: Sendable {
                 onExpiration: { [self] _, reason in state.withLock { $0.reason = reason } })
         } catch {
             // The work may not begin on this replica at the moment.
-            await end(.released(claim)) { store throws(TaskHandoffError) in
-                try await store.release(claim, checkpoint: nil, .expired(.operator))
-            }
+            await release(checkpoint: nil, .operator)
         }
         over()
     }
@@ -68,36 +66,44 @@ final class HandoffHold: Sendable {
     }
 
     private func stopped(_ error: any Error) async {
-        let claim = work.claim, newest = checkpoint.last == work.checkpoint ? nil : checkpoint.last
+        let newest = checkpoint.last == work.checkpoint ? nil : checkpoint.last
         // The handler that notes the reason runs in parallel with the work. A cancelled task had to stop,
         // regardless of the thrown error.
         if Task.isCancelled || state.withLock({ $0.reason != nil }) {
             let reason = state.withLock { $0.reason } ?? .shutdown
-            await end(.released(claim)) { store throws(TaskHandoffError) in
-                try await store.release(claim, checkpoint: newest, .expired(reason))
-            }
+            await release(checkpoint: newest, reason)
         } else {
             let text = String("\(error)".prefix(500))
-            let factor = Double(1 << min(16, max(0, work.attempt - 1)))
+            let factor = Double(1 << min(16, max(0, work.attempts - 1)))
             let after = min(.seconds(3600), taker.policy.retry * factor)
-            await end(.failed(claim, text)) { store throws(TaskHandoffError) in
-                try await store.release(claim, checkpoint: newest, .failed(text, after: after))
+            await end("failed", text) { store throws(TaskHandoffError) in
+                try await store.release(work, checkpoint: newest, failure: (text, after))
             }
+        }
+    }
+
+    /// Gives the work back, because this replica has to stop.
+    private func release(checkpoint: [UInt8]?, _ reason: ExpirationReason) async {
+        var work = work
+        work.reason = reason
+        await end("released") { [work] store throws(TaskHandoffError) in
+            try await store.release(work, checkpoint: checkpoint, failure: nil)
         }
     }
 
     /// Reports the end to the store, and retries until the lease ends. If all attempts fail, the work is done once
     /// more.
-    private func end(_ event: TaskHandoffEvent, _ word: (any TaskHandoff) async throws(TaskHandoffError) -> Void) async
-    {
+    private func end(
+        _ event: String, _ problem: String? = nil, _ word: (any TaskHandoff) async throws(TaskHandoffError) -> Void
+    ) async {
         var pause = Duration.milliseconds(50)
         while !state.withLock({ $0.isLost }) {
             do throws(TaskHandoffError) {
                 try await word(taker.store)
-                return taker.onEvent(event)
+                return taker.onEvent(event, work, problem)
             } catch {
                 if error.kind == .lostClaim { return lose() }
-                taker.onEvent(.storeFailed(error))
+                taker.onEvent("store failed", work, error.description)
                 guard error.kind != .refused else { return }
                 _ = await Pause().wait(pause, on: taker.manager.parts.alarms, heedsCancellation: false)
                 pause = min(.seconds(1), pause * 2)
@@ -134,19 +140,19 @@ final class HandoffHold: Sendable {
         let newest = checkpoint.takeNew()
         do throws(TaskHandoffError) {
             do throws(TaskHandoffError) {
-                try await taker.store.renew(work.claim, for: lease, checkpoint: newest)
+                try await taker.store.renew(work, for: lease, checkpoint: newest)
             } catch {
                 guard error.kind == .refused, newest != nil else { throw error }
                 // The store may refuse the checkpoint only; the claim still holds.
-                taker.onEvent(.storeFailed(error))
-                try await taker.store.renew(work.claim, for: lease, checkpoint: nil)
+                taker.onEvent("store failed", work, error.description)
+                try await taker.store.renew(work, for: lease, checkpoint: nil)
             }
             state.withLock { $0.deadline = asked + lease * 0.9 }
         } catch {
             if newest != nil { checkpoint.putBack() }
             if state.withLock({ $0.isOver }) { return }
             if error.kind == .lostClaim { return lose() }
-            taker.onEvent(.storeFailed(error))
+            taker.onEvent("store failed", work, error.description)
             lapse()
         }
     }
@@ -174,6 +180,6 @@ final class HandoffHold: Sendable {
         }
         guard isFirst else { return }
         cancel?()
-        taker.onEvent(.lost(work.claim))
+        taker.onEvent("lost", work, "the lease ended without an answer, or another replica has the work")
     }
 }

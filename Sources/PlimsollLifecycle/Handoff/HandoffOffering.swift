@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 import Synchronization
 
 /// The expiration of one task whose work may be handed over.
@@ -7,8 +7,9 @@ import Synchronization
 /// if the process ends in between, and no two replicas do the work if the process survives.
 final class HandoffOffering: Sendable {
     enum Outcome {
-        case handedOff(String)
-        case kept(Handover.Place, TaskHandoffError)
+        case handedOff
+        /// The store accepted nothing, and the work went the way of `BackgroundTask.handOver`.
+        case kept(TaskHandoffError)
     }
 
     private struct State {
@@ -40,13 +41,14 @@ final class HandoffOffering: Sendable {
     func handOff(_ task: BackgroundTask, _ reason: ExpirationReason) async {
         if state.withLock({ $0.isFinished }) ?? false { return }
         let bytes = checkpoint.last ?? []
-        let offer = TaskHandoffOffer(
-            name: checkpoint.name, checkpoint: bytes, reason: reason, attempts: checkpoint.attempt - 1)
+        let offer = HandedOffTask(
+            id: checkpoint.id, name: checkpoint.name, checkpoint: bytes, reason: reason,
+            attempts: checkpoint.attempt - 1)
         // The lease lasts as long as the body may still run, plus a little for the call that frees the work.
         let lease = (task.timeRemaining ?? .seconds(5)) + .seconds(2)
         do throws(TaskHandoffError) {
-            let claim = try await store.offer(offer, heldBy: owner, for: lease)
-            state.withLock { $0.outcome = .handedOff(claim.id) }
+            let work = try await store.offer(offer, heldBy: owner, for: lease)
+            state.withLock { $0.outcome = .handedOff }
             let hasEnded = await withTaskCancellationHandler {
                 await bodyEnds.wait()
             } onCancel: {
@@ -55,44 +57,42 @@ final class HandoffOffering: Sendable {
             // Without an end of the body, the remaining run time is unknown: the lease frees the work.
             guard hasEnded else { return }
             if state.withLock({ $0.isFinished }) ?? false {
-                try await store.complete(claim)
+                try await store.complete(work)
                 state.withLock { $0.outcome = nil }
             } else {
                 let newest = checkpoint.last
-                try await store.release(claim, checkpoint: newest == bytes ? nil : newest, .expired(reason))
+                try await store.release(work, checkpoint: newest == bytes ? nil : newest, failure: nil)
             }
         } catch {
             // Once in the store, the work is available to others at the end of the lease at the latest.
             guard outcome == nil else { return }
-            let place = task.handOver(bytes)
-            state.withLock { $0.outcome = .kept(place, error) }
+            var error = error
+            error.description += "; the work is kept: \(task.handOver(bytes))"
+            state.withLock { [error] in $0.outcome = .kept(error) }
         }
     }
-}
-
-/// The name of a replica in a hand-over store.
-public enum HandoffOwner {
-    /// Name of this process: 128 random bits, constant while the process runs.
-    public static let own =
-        String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt64.random(in: .min ... .max), radix: 36)
 }
 
 /// The progress of work that another replica may have to continue.
 public final class HandoffCheckpoint: Sendable {
     /// Name of the task.
     public let name: String
+    /// Identifier of the work in the store.
+    public let id: String
     /// Point to start from: the last saved checkpoint, from this or another replica; `nil` at the very beginning.
     public let start: [UInt8]?
     /// Number of this attempt, from 1 on.
     public let attempt: Int
-    /// Fencing token of this claim, for systems that can reject older tokens (`TaskHandoffClaim.fence`); 0 where
+    /// Fencing token of this claim, for systems that can reject older tokens (`HandedOffTask.fence`); 0 where
     /// the work was begun.
     public let fence: Int64
 
     private let state: Mutex<(last: [UInt8]?, isNew: Bool)>
 
-    init(_ name: String, start: [UInt8]?, attempt: Int = 1, fence: Int64 = 0) {
-        (self.name, self.start, self.attempt, self.fence) = (name, start, attempt, fence)
+    init(
+        _ name: String, id: String = HandedOffTask.newID(), start: [UInt8]?, attempt: Int = 1, fence: Int64 = 0
+    ) {
+        (self.name, self.id, self.start, self.attempt, self.fence) = (name, id, start, attempt, fence)
         state = Mutex((start, false))
     }
 
@@ -114,16 +114,4 @@ public final class HandoffCheckpoint: Sendable {
 
     /// Marks the checkpoint as new again after a failed write.
     func putBack() { state.withLock { $0.isNew = true } }
-}
-
-/// The outcome of work that may be handed over.
-public enum HandoffOutcome<Result: Sendable>: Sendable {
-    /// The work finished.
-    case finished(Result)
-    /// The work had to stop; another replica continues.
-    case handedOff(id: String)
-    /// The work had to stop, and the store accepted nothing, for the given reason. The work was handed over through
-    /// `BackgroundTask.handOver`, for the sink or the next start of this service. If the reason is `unanswered`,
-    /// both may have the work.
-    case kept(Handover.Place, because: TaskHandoffError)
 }

@@ -1,44 +1,6 @@
 public import Plimsoll
 import Synchronization
 
-/// The policy by which a replica resumes work of other replicas.
-public struct TaskHandoffPolicy: Sendable, Hashable {
-    /// Time that the store holds claimed work without a renewal. A replica renews three times in that time, and
-    /// stops the work after nine tenths of it without an answer. If a replica dies, another one continues after
-    /// this time.
-    public var lease = Duration.seconds(30)
-    /// Time to wait if no work was available.
-    public var poll = Duration.seconds(1)
-    /// Longest back-off after a failure of the store. The back-off starts at a tenth of a second and doubles each
-    /// time.
-    public var longestPause = Duration.seconds(30)
-    /// Highest level of pressure at which work is taken.
-    public var whenAtMost = PressureLevel.normal
-    /// Delay before failed work is retried: this delay after the first attempt, twice as long after each further
-    /// one, at most an hour.
-    public var retry = Duration.seconds(5)
-
-    /// Creates the default policy.
-    public init() {}
-}
-
-/// An event in the handling of resumed work, for logs and metrics.
-public enum TaskHandoffEvent: Sendable, Hashable {
-    /// Work was taken.
-    case taken(HandedOffTask)
-    /// The work is done.
-    case completed(TaskHandoffClaim)
-    /// The work was given back: this replica had to stop too, or may not begin the work.
-    case released(TaskHandoffClaim)
-    /// The work failed, for the given reason. The store retries the work later, or sets it aside.
-    case failed(TaskHandoffClaim, String)
-    /// The claim is lost, and the work was cancelled: the lease ended without an answer of the store, or another
-    /// replica has the work.
-    case lost(TaskHandoffClaim)
-    /// A call to the store failed.
-    case storeFailed(TaskHandoffError)
-}
-
 extension ResourceManager {
     /// Resumes work that other replicas handed over, one piece at a time, until the task is cancelled. Call several
     /// times for more concurrency.
@@ -54,21 +16,32 @@ extension ResourceManager {
     ///
     /// - Parameters:
     ///   - store: source of the work.
-    ///   - policy: poll interval, lease and retry delays.
     ///   - names: tasks that this replica can resume.
-    ///   - owner: name of this replica in the store; must be unique.
-    ///   - onEvent: receives events in between; must not block.
+    ///   - owner: name of this replica in the store; must be unique. By default 128 random bits, constant while the
+    ///     process runs.
+    ///   - policy: poll interval, lease and retry delays; by default those of the store.
+    ///   - onEvent: receives events in between, for logs and metrics; must not block. `problem` is the reason of the
+    ///     last three kinds of event.
+    ///     - `taken`: work was taken.
+    ///     - `completed`: the work is done.
+    ///     - `released`: the work was given back; this replica had to stop too, or may not begin the work.
+    ///     - `failed`: the work failed; the store retries the work later, or sets it aside.
+    ///     - `lost`: the claim is lost, and the work was cancelled. The lease ended without an answer, or another
+    ///       replica has the work.
+    ///     - `store failed`: a call to the store failed.
     ///   - body: the work. A return means that the work is done. If `body` throws, the work is retried later, on
     ///     this or another replica. Cancelled when the work must stop or the claim is lost. Return soon after
     ///     cancellation, because the work may run elsewhere.
     public func resumeHandedOff(
-        from store: any TaskHandoff, names: [String], as owner: String = HandoffOwner.own,
-        policy: TaskHandoffPolicy = TaskHandoffPolicy(),
-        onEvent: @escaping @Sendable (TaskHandoffEvent) -> Void = { _ in },
+        from store: any TaskHandoff, names: [String], as owner: String? = nil, policy: TaskHandoffPolicy? = nil,
+        onEvent: @escaping @Sendable (_ event: String, _ work: HandedOffTask?, _ problem: String?) -> Void = {
+            _, _, _ in
+        },
         _ body: @escaping @Sendable (BackgroundTask, HandoffCheckpoint) async throws -> Void
     ) async {
         let taker = HandoffTaker(
-            manager: self, store: store, names: names, owner: owner, policy: policy, onEvent: onEvent, body: body)
+            manager: self, store: store, names: names, owner: owner ?? HandedOffTask.ownName,
+            policy: policy ?? store.policy, onEvent: onEvent, body: body)
         await taker.run()
     }
 }
@@ -80,7 +53,7 @@ struct HandoffTaker: Sendable {
     let names: [String]
     let owner: String
     let policy: TaskHandoffPolicy
-    let onEvent: @Sendable (TaskHandoffEvent) -> Void
+    let onEvent: @Sendable (_ event: String, _ work: HandedOffTask?, _ problem: String?) -> Void
     let body: @Sendable (BackgroundTask, HandoffCheckpoint) async throws -> Void
 
     private static let firstPause = Duration.milliseconds(100)
@@ -99,7 +72,7 @@ struct HandoffTaker: Sendable {
                 pause = Self.firstPause
                 if let work { await carryOut(work, since: since) } else { await wait(policy.poll) }
             } catch {
-                onEvent(.storeFailed(error))
+                onEvent("store failed", nil, error.description)
                 await wait(pause)
                 pause = min(policy.longestPause, pause * 2)
             }
@@ -115,13 +88,13 @@ struct HandoffTaker: Sendable {
     }
 
     private func carryOut(_ work: HandedOffTask, since: Duration) async {
-        onEvent(.taken(work))
+        onEvent("taken", work, nil)
         let checkpoint = HandoffCheckpoint(
-            work.claim.name, start: work.checkpoint, attempt: work.attempt, fence: work.claim.fence)
+            work.name, id: work.id, start: work.checkpoint, attempt: work.attempts, fence: work.fence)
         let hold = HandoffHold(taker: self, work: work, checkpoint: checkpoint, since: since)
         // Renewal continues until the work has ended, even during cancellation, because the work may take its time.
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await hold.work(store: store) }
+            group.addTask { await hold.carryOut() }
             group.addTask { await hold.keep() }
             await group.waitForAll()
         }
@@ -148,15 +121,20 @@ extension ResourceManager {
     ///   - line: line of the call.
     ///   - body: the work. Expiration cancels the task that runs `body`. No other replica receives the work before
     ///     `body` has returned or the grace ends.
-    /// - Returns: the outcome. An error that `body` throws after the request to stop counts as stopping.
+    /// - Returns: the result; `nil` if the work had to stop and another replica continues. An error that `body` throws
+    ///   after the request to stop counts as stopping.
     /// - Throws: errors of `body` before that request, or `BackgroundTaskRefusal` if the work may not begin.
+    ///   `TaskHandoffError` if the work had to stop and the store accepted nothing. The work was then handed over
+    ///   through `BackgroundTask.handOver`, for the sink or the next start of this service, as the error says. If the
+    ///   error `isUnanswered`, both may have the work.
+    @discardableResult
     public func withBackgroundTask<Result: Sendable>(
-        _ name: String, handoff store: any TaskHandoff, from start: [UInt8]? = nil, as owner: String = HandoffOwner.own,
+        _ name: String, handoff store: any TaskHandoff, from start: [UInt8]? = nil, as owner: String? = nil,
         file: StaticString = #fileID,
         line: UInt = #line, _ body: @escaping @Sendable (BackgroundTask, HandoffCheckpoint) async throws -> Result
-    ) async throws -> HandoffOutcome<Result> {
+    ) async throws -> Result? {
         let checkpoint = HandoffCheckpoint(name, start: start),
-            offering = HandoffOffering(checkpoint, to: store, as: owner)
+            offering = HandoffOffering(checkpoint, to: store, as: owner ?? HandedOffTask.ownName)
         do {
             let result = try await parts.tasks.withTask(
                 name, file, line,
@@ -170,11 +148,11 @@ extension ResourceManager {
                         throw error
                     }
                 }, onExpiration: { task, reason in await offering.handOff(task, reason) })
-            return .finished(result)
+            return result
         } catch {
             switch offering.outcome {
-            case .handedOff(let id): return .handedOff(id: id)
-            case .kept(let place, let problem): return .kept(place, because: problem)
+            case .handedOff: return nil
+            case .kept(let problem): throw problem
             case nil: throw error
             }
         }

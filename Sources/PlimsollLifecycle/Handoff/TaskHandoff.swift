@@ -17,208 +17,182 @@ public protocol TaskHandoff: Sendable {
     /// Name of the store in reports: its kind and location.
     var name: String { get }
 
-    /// Limits of the store.
-    var limits: TaskHandoffLimits { get }
+    /// Limits of the store, and the policy by which replicas resume work from it.
+    var policy: TaskHandoffPolicy { get }
 
     /// Puts work into the store, held by `owner` for `lease`; with a lease of zero, the work is free at once.
     /// Offering again under the same id has no effect.
-    func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError)
-        -> TaskHandoffClaim
+    ///
+    /// - Returns: the work with its owner and fence.
+    func offer(_ work: HandedOffTask, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError)
+        -> HandedOffTask
 
     /// Takes the oldest free work with one of `names`, for `lease`; `nil` if there is none. Work that has been
-    /// taken `limits.attempts` times is set aside.
+    /// taken `policy.mostAttempts` times is set aside.
     func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError) -> HandedOffTask?
 
     /// Extends the claim to `lease` from now on, and stores a newer checkpoint if given.
     ///
-    /// - Throws: also `lostClaim`, if another replica has the work, or the work is done; the caller must stop.
-    func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?) async throws(TaskHandoffError)
+    /// - Throws: also `lostClaim`, unless the work is held by `work.owner` under `work.fence`: another replica has the
+    ///   work, or the work is done. The caller must stop.
+    func renew(_ work: HandedOffTask, for lease: Duration, checkpoint: [UInt8]?) async throws(TaskHandoffError)
 
     /// Marks the work as done and removes it. Throws `lostClaim` like `renew`.
-    func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError)
+    func complete(_ work: HandedOffTask) async throws(TaskHandoffError)
 
     /// Gives the work back, with a newer checkpoint if given. Throws `lostClaim` like `renew`.
-    func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease)
+    ///
+    /// - Parameter failure: the reason for which the work failed, and the time after which the work is free again, or
+    ///   set aside after the last attempt. With `nil` the replica had to stop, for `work.reason`: the work is free at
+    ///   once, and the attempt does not count.
+    func release(_ work: HandedOffTask, checkpoint: [UInt8]?, failure: (problem: String, after: Duration)?)
         async throws(TaskHandoffError)
 
     /// Returns the work that was set aside, oldest first; at most `most` pieces.
-    func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask]
+    func setAside(most: Int) async throws(TaskHandoffError) -> [HandedOffTask]
 
     /// Frees work that was set aside, as if never taken before. Returns false if there is no such work.
     func retry(_ id: String) async throws(TaskHandoffError) -> Bool
 
-    /// Returns the amounts of work in the store.
-    func census() async throws(TaskHandoffError) -> TaskHandoffCensus
+    /// Returns the amounts of work in the store: held by no replica, held by a replica, and set aside.
+    func census() async throws(TaskHandoffError) -> (waiting: Int, held: Int, setAside: Int)
 }
 
-/// Limits of a hand-over store.
-public struct TaskHandoffLimits: Sendable, Hashable {
+/// The limits of a hand-over store, and the policy by which a replica resumes work of other replicas.
+public struct TaskHandoffPolicy: Sendable, Hashable {
     /// Maximum size of one checkpoint: 1 MiB by default. Keep larger state in a store of its own, and put only its
     /// name into the checkpoint.
-    public var checkpoint = ByteCount.mebibytes(1)
+    public var checkpointLimit = ByteCount.mebibytes(1)
     /// Maximum number of pieces of work in the store, including those set aside.
-    public var count = 10_000
+    public var mostTasks = 10_000
     /// Maximum number of attempts before work is set aside. Attempts that ended because the replica had to stop do
     /// not count.
-    public var attempts = 5
+    public var mostAttempts = 5
+    /// Time that the store holds claimed work without a renewal. A replica renews three times in that time, and
+    /// stops the work after nine tenths of it without an answer. If a replica dies, another one continues after
+    /// this time.
+    public var lease = Duration.seconds(30)
+    /// Time to wait if no work was available.
+    public var poll = Duration.seconds(1)
+    /// Longest back-off after a failure of the store. The back-off starts at a tenth of a second and doubles each
+    /// time.
+    public var longestPause = Duration.seconds(30)
+    /// Highest level of pressure at which work is taken.
+    public var whenAtMost = PressureLevel.normal
+    /// Delay before failed work is retried: this delay after the first attempt, twice as long after each further
+    /// one, at most an hour.
+    public var retry = Duration.seconds(5)
 
-    /// Creates the default limits.
+    /// Creates the default policy.
     public init() {}
 
     /// Maximum length of the name of a task or an owner, in bytes of UTF-8.
     public static let nameByteCount = 200
 
-    /// Returns the reason why `owner` cannot put `offer` into the store; `nil` if allowed.
-    package func problem(_ offer: TaskHandoffOffer, _ owner: String, in store: String) -> TaskHandoffError? {
+    /// Returns the reason why `owner` cannot put `work` into the store; `nil` if allowed.
+    package func problem(_ work: HandedOffTask, _ owner: String, in store: String) -> TaskHandoffError? {
         let most = Self.nameByteCount
-        for (what, text) in [("name", offer.name), ("id", offer.id), ("owner", owner)]
+        for (what, text) in [("name", work.name), ("id", work.id), ("owner", owner)]
         where text.isEmpty || text.utf8.count > most || text.utf8.contains(0) {
-            return TaskHandoffError(
-                .refused,
-                "cannot offer task \"\(offer.name.prefix(40))\" to \(store) because its \(what) has \(text.utf8.count) bytes; allowed are 1 to \(most) bytes without a zero byte"
+            return .refused(
+                "cannot offer task \"\(work.name.prefix(40))\" to \(store) because its \(what) has \(text.utf8.count) bytes; allowed are 1 to \(most) bytes without a zero byte"
             )
         }
-        return problem(offer.checkpoint, of: offer.name, in: store)
+        return problem(work.checkpoint, of: work.name, in: store)
     }
 
     package func problem(_ bytes: [UInt8]?, of name: String, in store: String) -> TaskHandoffError? {
-        guard let bytes, bytes.count > checkpoint.bytes else { return nil }
-        return TaskHandoffError(
-            .refused,
-            "cannot checkpoint task \"\(name)\" in \(store) because the checkpoint has \(bytes.count) bytes and \(checkpoint.bytes) are allowed; keep the data elsewhere, and its location in the checkpoint"
+        guard let bytes, bytes.count > checkpointLimit.bytes else { return nil }
+        return .refused(
+            "cannot checkpoint task \"\(name)\" in \(store) because the checkpoint has \(bytes.count) bytes and \(checkpointLimit.bytes) are allowed; keep the data elsewhere, and its location in the checkpoint"
         )
     }
 }
 
-/// Work to put into a hand-over store.
-public struct TaskHandoffOffer: Sendable, Hashable {
+/// Work of a hand-over store: to put in, taken, or set aside.
+public struct HandedOffTask: Sendable, Hashable {
     /// Identifier of the work, unique across processes.
     public var id: String
     /// Name of the task; replicas select work by this name.
     public var name: String
-    /// Checkpoint to continue from.
+    /// Checkpoint to continue from; empty if the checkpoint of work set aside is damaged.
     public var checkpoint: [UInt8]
     /// The reason why the work had to stop.
     public var reason: ExpirationReason
-    /// Number of earlier attempts that failed.
+    /// Number of attempts: those that failed, and in work that was taken this one too.
     public var attempts: Int
-
-    /// Creates an offer. The default id has 128 random bits.
-    public init(name: String, checkpoint: [UInt8], reason: ExpirationReason, attempts: Int = 0, id: String? = nil) {
-        self.id =
-            id ?? String(UInt64.random(in: .min ... .max), radix: 36)
-            + String(UInt64.random(in: .min ... .max), radix: 36)
-        (self.name, self.checkpoint, self.reason, self.attempts) = (name, checkpoint, reason, attempts)
-    }
-}
-
-/// The holder of work, and the fence of the claim.
-public struct TaskHandoffClaim: Sendable, Hashable {
-    /// Identifier of the work.
-    public var id: String
-    /// Name of the task.
-    public var name: String
-    /// Name of the holder.
+    /// Name of the replica that holds the work; empty for none.
     public var owner: String
     /// Fencing token, which grows with each claim. Pass the fence to systems that the work writes to, if they can
     /// reject older ones. A replica that was frozen may wake up and continue for a moment.
     public var fence: Int64
+    /// The last error of work set aside.
+    public var problem: String?
 
-    /// Creates a claim, as granted by a store.
-    public init(id: String, name: String, owner: String, fence: Int64) {
-        (self.id, self.name, self.owner, self.fence) = (id, name, owner, fence)
+    /// Creates work to put into a store, or as returned by a store. The default id has 128 random bits.
+    public init(
+        id: String? = nil, name: String, checkpoint: [UInt8], reason: ExpirationReason, attempts: Int = 0,
+        owner: String = "", fence: Int64 = 0, problem: String? = nil
+    ) {
+        self.id = id ?? Self.newID()
+        (self.name, self.checkpoint, self.reason, self.attempts) = (name, checkpoint, reason, attempts)
+        (self.owner, self.fence, self.problem) = (owner, fence, problem)
     }
-}
 
-/// Work that was taken.
-public struct HandedOffTask: Sendable, Hashable {
-    /// Claim to pass to each call about the work.
-    public var claim: TaskHandoffClaim
-    /// Checkpoint to continue from.
-    public var checkpoint: [UInt8]
-    /// The reason why the work had to stop.
-    public var reason: ExpirationReason
-    /// Number of this attempt, from 1 on.
-    public var attempt: Int
-
-    /// Creates work, as returned by a store.
-    public init(claim: TaskHandoffClaim, checkpoint: [UInt8], reason: ExpirationReason, attempt: Int) {
-        (self.claim, self.checkpoint, self.reason, self.attempt) = (claim, checkpoint, reason, attempt)
+    /// Returns this work, held by `owner`.
+    package func held(by owner: String, fence: Int64) -> HandedOffTask {
+        var work = self
+        (work.owner, work.fence) = (owner, fence)
+        return work
     }
-}
 
-/// The reason why a claim ends without the work being done.
-public enum TaskHandoffRelease: Sendable, Hashable {
-    /// The replica had to stop: the work is free at once, and the attempt does not count.
-    case expired(ExpirationReason)
-    /// The work failed, for the given reason. The work is free again after that time, or set aside after the last
-    /// attempt.
-    case failed(String, after: Duration)
-}
-
-/// Work that is no longer offered to any replica.
-public struct SetAsideTask: Sendable, Hashable {
-    /// Identifier of the work.
-    public var id: String
-    /// Name of the task.
-    public var name: String
-    /// Checkpoint to continue from; empty if the checkpoint is damaged.
-    public var checkpoint: [UInt8]
-    /// Number of attempts.
-    public var attempts: Int
-    /// The last error.
-    public var problem: String
-
-    /// Creates set-aside work, as reported by a store.
-    public init(id: String, name: String, checkpoint: [UInt8], attempts: Int, problem: String) {
-        (self.id, self.name, self.checkpoint, self.attempts, self.problem) = (id, name, checkpoint, attempts, problem)
+    /// Returns 128 random bits.
+    static func newID() -> String {
+        String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt64.random(in: .min ... .max), radix: 36)
     }
-}
 
-/// The amounts of work in a hand-over store.
-public struct TaskHandoffCensus: Sendable, Hashable {
-    /// Work held by no replica.
-    public var waiting: Int
-    /// Work held by a replica.
-    public var held: Int
-    /// Work set aside.
-    public var setAside: Int
-
-    /// Creates a census, as reported by a store.
-    public init(waiting: Int, held: Int, setAside: Int) {
-        (self.waiting, self.held, self.setAside) = (waiting, held, setAside)
-    }
+    /// Name of this process as an owner, constant while the process runs.
+    static let ownName = newID()
 }
 
 /// The failure of a call to a hand-over store.
 public struct TaskHandoffError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure.
-    public enum Kind: Sendable, Hashable {
-        /// The store could not be reached: the call had no effect.
-        case unreachable
-        /// The store did not answer in time, or the connection was lost: the call may have had its effect.
-        case unanswered
-        /// The store refused: too large, full, or an error of the store.
-        case refused
-        /// The answer is invalid.
-        case nonsense
-        /// The work is held by another replica, done, or set aside.
-        case lostClaim
-    }
+    package enum Kind: Sendable, Hashable { case unreachable, unanswered, refused, nonsense, lostClaim }
 
     /// The kind of failure.
-    public var kind: Kind
+    package var kind: Kind
     /// The request, the store, and the reason.
     public var description: String
 
-    /// Creates an error.
-    public init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
+    package init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
+
+    /// Creates an error: the store could not be reached, and the call had no effect.
+    public static func unreachable(_ description: String) -> Self { Self(.unreachable, description) }
+    /// Creates an error: no answer came in time, or the connection was lost; the call may have had its effect.
+    public static func unanswered(_ description: String) -> Self { Self(.unanswered, description) }
+    /// Creates an error: the store refused, for too large or too much work, or an error of the store.
+    public static func refused(_ description: String) -> Self { Self(.refused, description) }
+    /// Creates an error: the answer is invalid.
+    public static func nonsense(_ description: String) -> Self { Self(.nonsense, description) }
+    /// Creates an error: the work is held by another replica, done, or set aside.
+    public static func lostClaim(_ description: String) -> Self { Self(.lostClaim, description) }
+
+    /// True if the store could not be reached: the call had no effect.
+    public var isUnreachable: Bool { kind == .unreachable }
+    /// True if no answer came: the call may have had its effect.
+    public var isUnanswered: Bool { kind == .unanswered }
+    /// True if the store refused.
+    public var isRefused: Bool { kind == .refused }
+    /// True if the answer is invalid.
+    public var isNonsense: Bool { kind == .nonsense }
+    /// True if the work is held by another replica, done, or set aside: stop working on it.
+    public var isLostClaim: Bool { kind == .lostClaim }
 
     /// Returns the error for a lost claim.
-    package static func lost(_ claim: TaskHandoffClaim, _ verb: String, in store: String) -> TaskHandoffError {
-        TaskHandoffError(
-            .lostClaim,
-            "cannot \(verb) task \"\(claim.name)\" (\(claim.id)) in \(store) because \(claim.owner) no longer holds it under fence \(claim.fence); stop working on it"
+    package static func lost(_ work: HandedOffTask, _ verb: String, in store: String) -> TaskHandoffError {
+        .lostClaim(
+            "cannot \(verb) task \"\(work.name)\" (\(work.id)) in \(store) because \(work.owner) no longer holds it under fence \(work.fence); stop working on it"
         )
     }
 }

@@ -63,8 +63,8 @@ final class PostgreSQLServer: Sendable {
         "hostaddr=127.0.0.1 port=\(port) user=postgres dbname=postgres application_name=plimsoll-test"
     }
 
-    func store(_ limits: TaskHandoffLimits = TaskHandoffLimits(), _ settings: PostgreSQLSettings = .patient) -> PostgreSQLTaskHandoff {
-        PostgreSQLTaskHandoff(conninfo, limits: limits, settings: settings)
+    func store(_ policy: TaskHandoffPolicy = TaskHandoffPolicy(), _ settings: PostgreSQLTimes = .patient) -> PostgreSQLTaskHandoff {
+        PostgreSQLTaskHandoff(conninfo, policy: policy, settings: settings)
     }
 
     /// Has psql carry out `statement`.
@@ -100,19 +100,24 @@ struct TestServerProblem: Error, CustomStringConvertible {
     init(_ description: String) { self.description = description }
 }
 
-extension PostgreSQLSettings {
-    /// Times that no busy machine exceeds, and short pauses.
-    static var patient: PostgreSQLSettings {
-        var settings = PostgreSQLSettings()
-        (settings.connectTimeout, settings.statementTimeout) = (.seconds(60), .seconds(60))
-        (settings.shortestPause, settings.longestPause) = (.milliseconds(1), .milliseconds(20))
-        return settings
-    }
+/// Time limits of a store.
+struct PostgreSQLTimes {
+    var connectTimeout = Duration.seconds(60)
+    var statementTimeout = Duration.seconds(60)
+    var shortestPause = Duration.milliseconds(1)
+    var longestPause = Duration.milliseconds(20)
 
+    /// Times that no busy machine exceeds, and short pauses.
+    static let patient = PostgreSQLTimes()
     /// Times after which a server that never answers is found out.
-    static var hasty: PostgreSQLSettings {
-        var settings = patient
-        (settings.connectTimeout, settings.statementTimeout) = (.milliseconds(100), .milliseconds(100))
-        return settings
+    static let hasty = PostgreSQLTimes(connectTimeout: .milliseconds(100), statementTimeout: .milliseconds(100))
+}
+
+extension PostgreSQLTaskHandoff {
+    convenience init(_ conninfo: String, policy: TaskHandoffPolicy = TaskHandoffPolicy(), settings: PostgreSQLTimes) {
+        self.init(
+            conninfo, policy: policy, connectTimeout: settings.connectTimeout,
+            statementTimeout: settings.statementTimeout, shortestPause: settings.shortestPause,
+            longestPause: settings.longestPause)
     }
 }
