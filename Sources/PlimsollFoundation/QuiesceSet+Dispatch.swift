@@ -3,15 +3,6 @@ public import Plimsoll
 public import PlimsollLifecycle
 import Synchronization
 
-/// Behaviour of an object that can only run or be suspended. Applies in the background, and while the pressure ladder
-/// quiesces.
-public enum QuietBehaviour: Sendable, Hashable {
-    /// Suspended.
-    case suspended
-    /// Keeps running; suspended only by a pause.
-    case goesOn
-}
-
 extension QuiesceSet {
     /// Suspends `queue` when the set pauses, and resumes the queue after the pause. Running work finishes; new work
     /// is kept.
@@ -23,13 +14,14 @@ extension QuiesceSet {
     ///   - queue: a queue of the application. Callers that wait for its blocks (`sync`) wait while the queue is
     ///     suspended.
     ///   - name: name in reports; by default the queue's label.
-    ///   - inBackground: behaviour in the background.
+    ///   - suspendsInBackground: true to suspend the queue also in the background, and while the pressure ladder
+    ///     quiesces; false to suspend it only when the set pauses.
     ///   - workClass: class of work that the queue serves. A lease on the class keeps the queue running
     ///     (`QuiesceSet.lease`).
     /// - Precondition: the queue is neither the main queue nor a global one, which cannot be suspended.
     @discardableResult
     public func add(
-        _ queue: DispatchQueue, name: String? = nil, inBackground: QuietBehaviour = .suspended, workClass: String? = nil
+        _ queue: DispatchQueue, name: String? = nil, suspendsInBackground: Bool = true, workClass: String? = nil
     ) -> Registration {
         // Compare labels: Swift may return different objects for one of dispatch's own queues.
         let isOwn = queue.label != DispatchQueue.main.label && !queue.label.hasPrefix("com.apple.root.")
@@ -39,7 +31,7 @@ extension QuiesceSet {
         )
         return add(
             SuspendableObject(
-                name ?? queue.label, inBackground, workClass,
+                name ?? queue.label, suspendsInBackground, workClass,
                 suspend: { [queue = Shared(queue)] in queue.object.suspend() },
                 resume: { [queue = Shared(queue)] in queue.object.resume() }))
     }
@@ -52,17 +44,18 @@ extension QuiesceSet {
     /// - Parameters:
     ///   - source: an activated source.
     ///   - name: name in reports.
-    ///   - inBackground: behaviour in the background.
+    ///   - suspendsInBackground: as for a queue.
     ///   - workClass: class of work that the source serves. A lease on the class keeps the source running
     ///     (`QuiesceSet.lease`).
     @discardableResult
     public func add(
         _ source: any DispatchSourceProtocol, name: String = "dispatch source",
-        inBackground: QuietBehaviour = .suspended, workClass: String? = nil
+        suspendsInBackground: Bool = true, workClass: String? = nil
     ) -> Registration {
         add(
             SuspendableObject(
-                name, inBackground, workClass, suspend: { [source = Shared(source)] in source.object.suspend() },
+                name, suspendsInBackground, workClass,
+                suspend: { [source = Shared(source)] in source.object.suspend() },
                 resume: { [source = Shared(source)] in source.object.resume() }))
     }
 }
@@ -79,17 +72,17 @@ private struct Shared<Object>: @unchecked Sendable {
 private final class SuspendableObject: Quiescable {
     let name: String
     let workClass: String?
-    private let inBackground: QuietBehaviour
+    private let suspendsInBackground: Bool
     private let suspend: @Sendable () -> Void
     private let resume: @Sendable () -> Void
     private let isSuspended = Mutex(false)
 
     init(
-        _ name: String, _ inBackground: QuietBehaviour, _ workClass: String?, suspend: @escaping @Sendable () -> Void,
+        _ name: String, _ suspendsInBackground: Bool, _ workClass: String?, suspend: @escaping @Sendable () -> Void,
         resume: @escaping @Sendable () -> Void
     ) {
         self.name = name
-        self.inBackground = inBackground
+        self.suspendsInBackground = suspendsInBackground
         self.workClass = workClass
         self.suspend = suspend
         self.resume = resume
@@ -98,7 +91,7 @@ private final class SuspendableObject: Quiescable {
     deinit { if isSuspended.withLock({ $0 }) { resume() } }
 
     func quiesce(to extent: QuiesceExtent) {
-        let suspends = inBackground == .suspended ? extent.isQuiet : extent.isPaused
+        let suspends = suspendsInBackground ? extent.isQuiet : extent.isPaused
         // Neither call runs client code, so both may run under the lock.
         isSuspended.withLock { isSuspended in
             guard suspends != isSuspended else { return }

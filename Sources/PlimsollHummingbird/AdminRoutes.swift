@@ -13,17 +13,15 @@ extension RouterMethods {
     /// details. Add them to a group behind an access check, or to a router on a separate port, unless only operators
     /// can reach this router.
     @discardableResult
-    public func addPlimsollRoutes(_ service: ResourceService, _ options: AdminPages.Options = .init()) -> Self {
-        addPlimsollRoutes(AdminPages(service, options))
-    }
+    public func addPlimsollRoutes(_ service: ResourceService) -> Self { addPlimsollRoutes(AdminPages(service)) }
 
     /// Adds the pages of a manager that has no `ResourceService`.
     @discardableResult
-    public func addPlimsollRoutes(_ manager: ResourceManager, _ options: AdminPages.Options = .init()) -> Self {
-        addPlimsollRoutes(AdminPages(manager, options))
-    }
+    public func addPlimsollRoutes(_ manager: ResourceManager) -> Self { addPlimsollRoutes(AdminPages(manager)) }
 
-    private func addPlimsollRoutes(_ pages: AdminPages) -> Self {
+    /// Adds pages with a title, hosts and permitted changes of their own.
+    @discardableResult
+    public func addPlimsollRoutes(_ pages: AdminPages) -> Self {
         // All methods that a browser or a probe sends, so that a disallowed method gets a proper answer. Other
         // methods get 404.
         let methods: [HTTPRequest.Method] = [.get, .head, .post, .put, .patch, .delete, .options]

@@ -26,11 +26,11 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
     private let priority: Priority
     private let isExempt: Exemption
 
-    /// Creates a middleware that sheds according to the manager's level. The counts appear in the manager's
-    /// `status.admissions`.
+    /// Creates a middleware that sheds according to the manager's level. The counts appear in the JSON
+    /// of the manager's `status`, under `admissions`.
     ///
     /// - Parameters:
-    ///   - name: name of the shedder in `status.admissions`.
+    ///   - name: name of the shedder in the status.
     ///   - policy: shares to serve at each level.
     ///   - priority: priority of a request; `normal` by default.
     ///   - isExempt: exemption of a request; by default health checks and the pages of `addPlimsollRoutes`.

@@ -33,22 +33,17 @@ public enum Jemalloc {
         }
     }
 
-    /// The current settings; `nil` if jemalloc does not answer.
-    public static var settings: Settings? {
+    /// The current settings for the return of free pages; `nil` if jemalloc does not answer.
+    ///
+    /// With `hasBackgroundThread`, a thread returns pages while the process does not allocate. `decay` is the time for
+    /// which freed pages are kept; negative for no limit.
+    public static var settings: (hasBackgroundThread: Bool, decay: Duration)? {
         var hasThread = false, milliseconds = 0
         // The only symbol used from the library itself. This reference keeps the linker from dropping the library.
         guard mallctl("epoch", nil, nil, nil, 0) == 0, plimsoll_jemalloc_settings(&hasThread, &milliseconds) else {
             return nil
         }
-        return Settings(hasBackgroundThread: hasThread, decay: .milliseconds(milliseconds))
-    }
-
-    /// Settings for the return of free pages.
-    public struct Settings: Sendable, Hashable {
-        /// True if a background thread returns pages while the process does not allocate.
-        public var hasBackgroundThread: Bool
-        /// Time for which freed pages are kept; negative for no limit.
-        public var decay: Duration
+        return (hasThread, .milliseconds(milliseconds))
     }
 }
 

@@ -3,30 +3,27 @@ import CSpill
 import Glibc
 import Plimsoll
 
-/// A memcached server, accessed with libmemcached.
-public struct MemcachedStore: SpillStore {
-    private let endpoint: SpillEndpoint
-    public let mostBytes: Int
-
-    /// Creates a store for a server on the network.
+extension SpillStore {
+    /// A memcached server on the network, accessed with libmemcached.
     ///
     /// - Parameters:
     ///   - host: name or address of the server. The system resolves a name, which may exceed the timeouts.
     ///   - mostBytes: largest record, 1,000,000 bytes by default: memcached takes items of 1 MiB (`-I`), including
     ///     the item header.
-    public init(host: String, port: UInt16 = 11211, mostBytes: Int = 1_000_000) {
-        (endpoint, self.mostBytes) = (.host(host, port: port), mostBytes)
+    public static func memcached(host: String, port: UInt16 = 11211, mostBytes: Int = 1_000_000) -> SpillStore {
+        memcached(.host(host, port: port), mostBytes)
     }
 
-    /// Creates a store for a server on this machine, by the path of the socket.
-    public init(socket path: String, mostBytes: Int = 1_000_000) {
-        (endpoint, self.mostBytes) = (.socket(path), mostBytes)
+    /// A memcached server on this machine, by the path of the socket.
+    public static func memcached(socket path: String, mostBytes: Int = 1_000_000) -> SpillStore {
+        memcached(.socket(path), mostBytes)
     }
 
-    public var name: String { "memcached at \(endpoint)" }
-
-    public func connect(within timeout: Duration) throws(SpillError) -> any SpillConnection {
-        try MemcachedConnection(endpoint, name: name, most: mostBytes, within: timeout)
+    private static func memcached(_ endpoint: SpillEndpoint, _ most: Int) -> SpillStore {
+        let name = "memcached at \(endpoint)"
+        return SpillStore(name: name, mostBytes: most) { timeout throws(SpillError) in
+            try MemcachedConnection(endpoint, name: name, most: most, within: timeout)
+        }
     }
 }
 

@@ -3,33 +3,31 @@ import CSpill
 import Glibc
 import Plimsoll
 
-/// A Redis server, or a server with the same protocol (Valkey, KeyDB), accessed with hiredis.
-public struct RedisStore: SpillStore {
-    private let endpoint: SpillEndpoint
-    private let secret: String?
-    public let mostBytes: Int
-
-    /// Creates a store for a server on the network.
+extension SpillStore {
+    /// A Redis server on the network, or a server with the same protocol (Valkey, KeyDB), accessed with hiredis.
     ///
     /// - Parameters:
     ///   - host: name or address of the server. The system resolves a name, which may exceed the timeouts.
     ///   - password: password for `AUTH`; `nil` for none.
     ///   - mostBytes: largest record; 8 MiB by default.
-    public init(host: String, port: UInt16 = 6379, password: String? = nil, mostBytes: Int = 8 << 20) {
-        (endpoint, secret, self.mostBytes) = (.host(host, port: port), password, mostBytes)
+    public static func redis(
+        host: String, port: UInt16 = 6379, password: String? = nil, mostBytes: Int = 8 << 20
+    ) -> SpillStore {
+        redis(.host(host, port: port), password, mostBytes)
     }
 
-    /// Creates a store for a server on this machine, by the path of the socket.
-    public init(socket path: String, password: String? = nil, mostBytes: Int = 8 << 20) {
-        (endpoint, secret, self.mostBytes) = (.socket(path), password, mostBytes)
+    /// A Redis server on this machine, by the path of the socket.
+    public static func redis(socket path: String, password: String? = nil, mostBytes: Int = 8 << 20) -> SpillStore {
+        redis(.socket(path), password, mostBytes)
     }
 
-    public var name: String { "Redis at \(endpoint)" }
-
-    public func connect(within timeout: Duration) throws(SpillError) -> any SpillConnection {
-        let connection = try RedisConnection(endpoint, name: name, within: timeout)
-        if let secret { try connection.authenticate(secret, within: timeout) }
-        return connection
+    private static func redis(_ endpoint: SpillEndpoint, _ secret: String?, _ most: Int) -> SpillStore {
+        let name = "Redis at \(endpoint)"
+        return SpillStore(name: name, mostBytes: most) { timeout throws(SpillError) in
+            let connection = try RedisConnection(endpoint, name: name, within: timeout)
+            if let secret { try connection.authenticate(secret, within: timeout) }
+            return connection
+        }
     }
 }
 

@@ -47,7 +47,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     static var mostReads: Int { 256 }
     static var mostUnsure: Int { 256 }
 
-    let store: any SpillStore
+    let store: SpillStore
     let codec: SpillCodec<Value>
     let encodeKey: @Sendable (Key) -> [UInt8]
     let limits: SpillLimits
@@ -61,7 +61,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     let writing = Parker(), reading = Parker(), timing = Parker()
 
     init(
-        store: any SpillStore, codec: SpillCodec<Value>, encodeKey: @escaping @Sendable (Key) -> [UInt8],
+        store: SpillStore, codec: SpillCodec<Value>, encodeKey: @escaping @Sendable (Key) -> [UInt8],
         limits: SpillLimits, prefix: String,
         version: UInt32, secret: SymmetricKey,
         generation: UInt64, level: @escaping @Sendable () -> PressureLevel

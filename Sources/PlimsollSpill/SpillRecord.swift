@@ -101,23 +101,15 @@ let processSecret = SymmetricKey(size: .bits256)
 #endif
 
 #if Spill
-public import Plimsoll
+import Plimsoll
 
 /// Encodes values to bytes and decodes bytes to values.
-public struct SpillCodec<Value: Sendable>: Sendable {
+struct SpillCodec<Value: Sendable>: Sendable {
     let encode: @Sendable (Value) throws -> [UInt8]
     let decode: @Sendable ([UInt8]) throws -> Value?
     let byteCount: @Sendable (Value) -> Int
 
-    /// Creates a codec from closures. The closures run on a thread of the spill, or in the task that requests a
-    /// value.
-    ///
-    /// - Parameters:
-    ///   - byteCount: approximate memory of a value while queued; the bound of the queue uses this number. Called
-    ///     when the cache evicts a value, possibly on the purging thread, so must be fast.
-    ///   - encode: encodes a value. If the closure throws, the value is not stored, and counted.
-    ///   - decode: decodes a value. If the closure throws, the value counts as missing.
-    public init(
+    init(
         byteCount: @escaping @Sendable (Value) -> Int, encode: @escaping @Sendable (Value) throws -> [UInt8],
         decode: @escaping @Sendable ([UInt8]) throws -> Value
     ) {
@@ -127,7 +119,7 @@ public struct SpillCodec<Value: Sendable>: Sendable {
 
 extension SpillCodec where Value: VolatileStorable {
     /// The encoding of volatile memory. A value without an `encodedByteCount` counts as 1 KiB.
-    public static var storable: SpillCodec {
+    static var storable: SpillCodec {
         SpillCodec(
             byteCount: { $0.encodedByteCount > 0 ? $0.encodedByteCount : 1024 },
             encode: { try $0.withEncodedBytes { Array($0) } },

@@ -1,17 +1,25 @@
 #if Spill
 /// A server, or another place outside this process, that stores spilled values.
 ///
-/// `MemcachedStore` and `RedisStore` conform. In other implementations, connections may block, but each call must
+/// `memcached(host:)` and `redis(host:)` make such stores. In other stores, connections may block, but each call must
 /// return within the given timeout.
-public protocol SpillStore: Sendable {
+public struct SpillStore: Sendable {
     /// Name in reports: kind and place of the store.
-    var name: String { get }
-
+    public let name: String
     /// The largest accepted record, in bytes.
-    var mostBytes: Int { get }
+    public let mostBytes: Int
+    private let connecting: @Sendable (_ timeout: Duration) throws(SpillError) -> any SpillConnection
+
+    /// Creates a store from a closure that connects, and blocks a dedicated thread for about `timeout` at most.
+    public init(
+        name: String, mostBytes: Int,
+        connect: @escaping @Sendable (_ timeout: Duration) throws(SpillError) -> any SpillConnection
+    ) {
+        (self.name, self.mostBytes, connecting) = (name, mostBytes, connect)
+    }
 
     /// Connects. Blocks a dedicated thread for about `timeout` at most.
-    func connect(within timeout: Duration) throws(SpillError) -> any SpillConnection
+    public func connect(within timeout: Duration) throws(SpillError) -> any SpillConnection { try connecting(timeout) }
 }
 
 /// A connection to a store, used by one thread. A connection is dropped after an error. A new one is made when the
@@ -31,26 +39,26 @@ public protocol SpillConnection: AnyObject {
 
 /// A failed request to a store.
 public struct SpillError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The kind of failure.
-    public enum Kind: Sendable, Hashable {
-        /// No connection could be made: nothing was requested.
-        case unreachable
-        /// The store refused the request.
-        case refused
-        /// No answer arrived in time, or the connection was lost. The store may have carried out the request, or may
-        /// do so later.
-        case unanswered
-        /// The answer is invalid: the store may have done anything.
-        case nonsense
-    }
+    enum Kind: Sendable, Hashable { case unreachable, refused, unanswered, nonsense }
 
-    /// The kind of failure.
-    public var kind: Kind
+    let kind: Kind
     /// The request, the store, and the reason.
-    public var description: String
+    public let description: String
 
-    /// Creates an error.
-    public init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
+    init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
+
+    /// Creates the error of a connection that could not be made: nothing was requested.
+    public static func unreachable(_ description: String) -> SpillError { .init(.unreachable, description) }
+
+    /// Creates the error of a request that the store refused.
+    public static func refused(_ description: String) -> SpillError { .init(.refused, description) }
+
+    /// Creates the error of a request without an answer in time, or with a lost connection. The store may have carried
+    /// out the request, or may do so later.
+    public static func unanswered(_ description: String) -> SpillError { .init(.unanswered, description) }
+
+    /// Creates the error of an invalid answer: the store may have done anything.
+    public static func nonsense(_ description: String) -> SpillError { .init(.nonsense, description) }
 }
 #endif
 

@@ -17,7 +17,7 @@ import Synchronization
 /// Insert, remove and load through this object. A change made only in the cache (`cache.insert` of a key that the
 /// cache has evicted) leaves the old value in the store. For look-ups without a load, limits and purges by tag, use
 /// the cache itself.
-/// let thumbnails = SpilledCache(cache, to: MemcachedStore(host: "127.0.0.1"), manager: manager)
+/// let thumbnails = SpilledCache(cache, to: .memcached(host: "127.0.0.1"), manager: manager)
 /// let image = try await thumbnails.value(forKey: id) { try await render(id) }
 /// ```
 public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendable>: Sendable {
@@ -32,10 +32,14 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     ///
     /// - Parameters:
     ///   - store: target of spilled values.
-    ///   - codec: encoder and decoder of values; `.storable` for `VolatileStorable` values.
+    ///   - byteCount: approximate memory of a value while queued; the bound of the queue uses this number. Called
+    ///     when the cache evicts a value, possibly on the purging thread, so must be fast.
+    ///   - encode: encodes a value. If the closure throws, the value is not stored, and counted. Both this closure and
+    ///     `decode` run on a thread of the spill, or in the task that requests a value.
+    ///   - decode: decodes a value. If the closure throws, the value counts as missing.
     ///   - manager: manager of the cache. The queue is registered with this manager.
     ///   - limits: bounds of the queue and of waits.
-    ///   - version: version of the format that `codec` writes. Change the version with the format.
+    ///   - version: version of the format that `encode` writes. Change the version with the format.
     ///   - generation: by default a random value, so that each process finds only values of its own. A fixed value,
     ///     together with a `secret`, shares the store with earlier runs and other processes. Values must then never
     ///     change under a key, because other processes do not learn of removals in time. An attacker with write
@@ -45,11 +49,20 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     ///     other process accepts such records.
     /// - Precondition: The limits and the length of the secret are valid. The cache's name has at most 32 letters,
     ///   digits, `-` and `_`; otherwise the first 32 of these characters are unique to the cache.
-    public init(
-        _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, codec: SpillCodec<Value>,
-        manager: ResourceManager,
-        limits: SpillLimits = SpillLimits(),
-        version: UInt32 = 1, generation: UInt64 = .random(in: .min ... .max), secret: [UInt8]? = nil
+    public convenience init(
+        _ cache: PurgeableCache<Key, Value>, to store: SpillStore, byteCount: @escaping @Sendable (Value) -> Int,
+        encode: @escaping @Sendable (Value) throws -> [UInt8], decode: @escaping @Sendable ([UInt8]) throws -> Value,
+        manager: ResourceManager, limits: SpillLimits = SpillLimits(), version: UInt32 = 1,
+        generation: UInt64 = .random(in: .min ... .max), secret: [UInt8]? = nil
+    ) {
+        self.init(
+            cache, to: store, codec: SpillCodec(byteCount: byteCount, encode: encode, decode: decode),
+            manager: manager, limits: limits, version: version, generation: generation, secret: secret)
+    }
+
+    init(
+        _ cache: PurgeableCache<Key, Value>, to store: SpillStore, codec: SpillCodec<Value>,
+        manager: ResourceManager, limits: SpillLimits, version: UInt32, generation: UInt64, secret: [UInt8]?
     ) {
         if let secret, secret.count < 16 {
             preconditionFailure(
@@ -137,7 +150,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
 extension SpilledCache where Value: VolatileStorable {
     /// Creates a spilled cache that encodes values as in volatile memory.
     public convenience init(
-        _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, manager: ResourceManager,
+        _ cache: PurgeableCache<Key, Value>, to store: SpillStore, manager: ResourceManager,
         limits: SpillLimits = SpillLimits(),
         version: UInt32 = 1,
         generation: UInt64 = .random(in: .min ... .max), secret: [UInt8]? = nil

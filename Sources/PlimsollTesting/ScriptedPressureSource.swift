@@ -52,7 +52,7 @@ public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
     public init() {}
 
     public var capabilities: Capabilities {
-        Capabilities(footing: .announced, signals: [.init("script", isLive: true, "readings pushed by a test")])
+        Capabilities(support: .announced, signals: [.init("script", isLive: true, "readings pushed by a test")])
     }
 
     /// Pushes a reading with `usage` of `limit`, and `available` bytes to allocate; by default the rest of the limit.

@@ -75,7 +75,7 @@ import Testing
 
     @Test func `C34 C35 C82 a queue goes on in the background by setting or lease, and the rung quiesce suspends both`() async {
         let goesOn = DispatchQueue(label: "goes on"), leased = DispatchQueue(label: "leased"), work = DispatchQueue(label: "work")
-        set.add(goesOn, inBackground: .goesOn)
+        set.add(goesOn, suspendsInBackground: false)
         set.add(leased, workClass: "heartbeat")
         set.add(work)
         let lease = set.lease("voip", admitting: "heartbeat")

@@ -240,8 +240,8 @@ public final class TileRenderer: Sendable {
         let calm = Simulation().run(PressureTrace("__-_-__"))
         #expect(!calm.allActions.contains { $0.isDestructive })
         for report in manager.reports {
-            print(report.level, report.evidence, report.action, report.outcome)
-            print(report.asked, report.released, report.residentFall)
+            print(report.level, report.evidence, report.action, report.asked, report.released, report.residentFall)
+            print(report.refusal ?? "done", report.overran)
         }
         print(manager.capabilities["allocator"]?.detail ?? "unknown")
     }

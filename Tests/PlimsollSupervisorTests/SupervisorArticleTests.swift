@@ -9,7 +9,7 @@ import Testing
         while let begin = lines.firstIndex(of: "```yaml") {
             let snippet = lines[(begin + 1)...].prefix { $0 != "```" }
             let file = try UnitsFile(snippet.joined(separator: "\n"))
-            _ = try SupervisorPolicy(file.policy)
+            _ = try SupervisorPolicy(file)
             #expect(!file.units.isEmpty)
             lines = lines[snippet.endIndex...]
             count += 1

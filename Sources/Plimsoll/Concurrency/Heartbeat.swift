@@ -3,7 +3,7 @@ import Synchronization
 /// A period in which this process did not run although time went on.
 public struct RunningGap: Sendable, Hashable {
     /// The cause of a gap.
-    public enum Kind: String, Sendable, Hashable {
+    package enum Kind: String, Sendable, Hashable {
         /// The process was frozen, stopped, or starved of its processor. `CLOCK_MONOTONIC` went on (K35).
         case frozen
         /// The host slept: `CLOCK_BOOTTIME` went on and `CLOCK_MONOTONIC` did not.
@@ -11,12 +11,14 @@ public struct RunningGap: Sendable, Hashable {
     }
 
     /// The cause of the gap.
-    public var kind: Kind
+    package var kind: Kind
+    /// True if the host slept; false if the process was frozen, stopped, or starved of its processor.
+    public var isHostSleep: Bool { kind == .hostSleep }
     /// Minimum length. The true length is greater by at most the time between two beats.
     public var length: Duration
 
     /// Creates a gap of that kind and length.
-    public init(_ kind: Kind, _ length: Duration) {
+    package init(_ kind: Kind, _ length: Duration) {
         self.kind = kind
         self.length = length
     }

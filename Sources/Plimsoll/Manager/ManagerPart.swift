@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// The manager knows `Lifecycle` of PlimsollLifecycle only through this protocol. Every requirement has a default that
 /// does nothing. The manager retains its parts.
-public protocol ManagerPart: AnyObject, Sendable {
+package protocol ManagerPart: AnyObject, Sendable {
     /// Called once, on the thread that joined this part, right after the part has joined.
     func joined()
 
@@ -44,9 +44,9 @@ public protocol ManagerPart: AnyObject, Sendable {
 }
 
 /// The end of a process, as a `ManagerPart` takes part in it.
-public struct ManagerEnd: Sendable {
+package struct ManagerEnd: Sendable {
     /// The cause of the end.
-    public enum Cause: Sendable, Hashable {
+    package enum Cause: Sendable, Hashable {
         /// The rung `terminate` of the ladder.
         case pressure
         /// `ResourceManager.run()` was cancelled or stopped.
@@ -54,32 +54,32 @@ public struct ManagerEnd: Sendable {
     }
 
     /// The cause of the end.
-    public let cause: Cause
+    package let cause: Cause
     /// Time until the end, at the call of `ManagerPart.finish(_:)`.
-    public let budget: Duration
+    package let budget: Duration
     /// Waits for the saves of `ResourceManager.beforeTermination(_:_:)`, which run meanwhile, at most for the given
     /// time.
-    public let waitForSaves: @Sendable (_ limit: Duration) async -> Void
+    package let waitForSaves: @Sendable (_ limit: Duration) async -> Void
 }
 
 extension ManagerPart {
-    public func joined() {}
-    public func prepare() async {}
-    public var canQuiesce: Bool { false }
-    public func admit(at level: PressureLevel, isQuiescing: Bool) {}
-    public func noticed(limit: ByteCount?) {}
-    public func loopEnded() {}
-    public func refuseWork() {}
-    public func finish(_ end: ManagerEnd) async -> [String] { [] }
-    public var signals: [Capabilities.Signal] { [] }
-    public func describe(in status: inout ManagerStatus) {}
+    package func joined() {}
+    package func prepare() async {}
+    package var canQuiesce: Bool { false }
+    package func admit(at level: PressureLevel, isQuiescing: Bool) {}
+    package func noticed(limit: ByteCount?) {}
+    package func loopEnded() {}
+    package func refuseWork() {}
+    package func finish(_ end: ManagerEnd) async -> [String] { [] }
+    package var signals: [Capabilities.Signal] { [] }
+    package func describe(in status: inout ManagerStatus) {}
 }
 
 extension ResourceManager {
     /// Returns the manager's part of type `Part`, which `make` creates if there is none yet.
     ///
     /// Two threads may both create a part; one part joins, and both threads receive that one.
-    public func part<Part: ManagerPart>(_ type: Part.Type = Part.self, orJoin make: () -> Part) -> Part {
+    package func part<Part: ManagerPart>(_ type: Part.Type = Part.self, orJoin make: () -> Part) -> Part {
         let (part, standing) = parts.joined.part(orAdd: make)
         if standing != .known { part.joined() }
         if standing == .late { parts.threads.run { await part.prepare() } }

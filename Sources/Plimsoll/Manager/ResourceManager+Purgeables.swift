@@ -111,3 +111,28 @@ public final class PurgeableGroup: Sendable {
     @discardableResult
     public func release(_ target: Int = .max) -> ActionReport { manager.release(target, from: .group(name)) }
 }
+
+extension ResourceManager {
+    /// Releases the heap's free pages to the kernel. A manager does this after a purge; call this method after freeing
+    /// much memory on your own. Allocates nothing.
+    ///
+    /// With glibc, this may block other threads' allocations: for 0.9 s with 2 GiB of heap (measured on two cores).
+    /// jemalloc blocks for some 10 ms. Does nothing with other allocators.
+    ///
+    /// - Returns: true if the allocator can give pages back on request.
+    @discardableResult
+    public static func giveBackHeap() -> Bool {
+        HeapAllocator.current.giveBack(.full)
+        return HeapAllocator.current.canGiveBack
+    }
+
+    /// The allocator's own figures of its memory, in bytes for the whole process; jemalloc only, `nil` elsewhere.
+    ///
+    /// `allocated` is handed out, `active` is in pages with an allocation, `resident` is in memory, and `retained` is
+    /// address space without memory behind. Most of `resident` above `active` can be given back.
+    public static var heap: (allocated: Int, active: Int, resident: Int, retained: Int)? {
+        HeapAllocator.current.sample().map {
+            ($0.allocated.bytes, $0.active.bytes, $0.resident.bytes, $0.retained.bytes)
+        }
+    }
+}

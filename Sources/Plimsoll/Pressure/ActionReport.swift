@@ -35,7 +35,7 @@ public struct ActionReport: Sendable, Hashable {
     /// Footprint after the action, and after the heap gave free pages back if that was worthwhile.
     public var after = Footprint()
     /// Outcome of the action.
-    public var outcome: Outcome = .done
+    package var outcome: Outcome = .done
     /// True if the manager was in dry-run mode: actions were only decided and reported.
     public var isDryRun = false
 
@@ -47,6 +47,10 @@ public struct ActionReport: Sendable, Hashable {
     var heapFall: ByteCount {
         max((between ?? before).resident - after.resident, (between ?? before).usage - after.usage)
     }
+    /// The reason why the action was not carried out; `nil` if it was, or would have been but for a dry run.
+    public var refusal: String? { if case .refused(let reason) = outcome { reason } else { nil } }
+    /// Names of the handlers that exceeded their time limit.
+    public var overran: [String] { if case .overran(let names) = outcome { names } else { [] } }
     /// True if the action belongs to a simulation.
     public var isSimulated: Bool { evidence.contains(.simulated) }
 
@@ -61,7 +65,7 @@ public struct ActionReport: Sendable, Hashable {
     }
 
     /// The outcome of an action.
-    public enum Outcome: Sendable, Hashable {
+    package enum Outcome: Sendable, Hashable {
         /// The action was carried out.
         case done
         /// Dry run: the action would have been carried out.

@@ -5,12 +5,12 @@ import CPlimsollMemory
 /// A loaded allocator is not always in use (under a sanitizer it is not). A program linked statically with
 /// jemalloc's archive has two allocators that free each other's memory. Detection therefore uses the allocator: a
 /// small allocation must show in the allocator's own count, and so must one made by the C library.
-public struct HeapAllocator: Sendable, Hashable {
+package struct HeapAllocator: Sendable, Hashable {
     /// Known allocators.
-    public enum Kind: String, Sendable, Hashable, Codable { case glibc, jemalloc, mimalloc, tcmalloc, unknown }
+    package enum Kind: String, Sendable, Hashable, Codable { case glibc, jemalloc, mimalloc, tcmalloc, unknown }
 
     /// The calls that the allocator serves.
-    public enum Ownership: String, Sendable, Hashable, Codable {
+    package enum Ownership: String, Sendable, Hashable, Codable {
         /// All calls of the process.
         case owned
         /// None: the allocator is loaded, but `malloc` belongs to another.
@@ -20,11 +20,11 @@ public struct HeapAllocator: Sendable, Hashable {
     }
 
     /// The detected allocator.
-    public let kind: Kind
+    package let kind: Kind
     /// The calls that the allocator serves.
-    public let ownership: Ownership
+    package let ownership: Ownership
     /// Version, for example `"5.3.0"`, if the allocator reports one.
-    public let version: String?
+    package let version: String?
     /// The file that defines `malloc`; `nil` in a static executable.
     let file: String?
     /// True if the environment told the allocator to return freed pages at once (mimalloc).
@@ -40,7 +40,7 @@ public struct HeapAllocator: Sendable, Hashable {
     }
 
     /// The allocator of this process. The first use probes the allocator, in some 10 us.
-    public static let current = HeapAllocator(plimsoll_allocator().pointee)
+    package static let current = HeapAllocator(plimsoll_allocator().pointee)
 
     private init(_ found: plimsoll_allocator) {
         let kind: Kind =
@@ -68,7 +68,7 @@ public struct HeapAllocator: Sendable, Hashable {
     ///
     /// Takes 9 us with 9 arenas and 12 us more for each further one (measured). Allocates nothing. glibc's figures
     /// would take a walk over all holes: 22 ms at 200 000.
-    public func sample() -> HeapSample? {
+    package func sample() -> HeapSample? {
         var sample = plimsoll_heap_sample()
         guard plimsoll_heap_sample(&sample) else { return nil }
         return HeapSample(
@@ -83,11 +83,11 @@ extension HeapAllocator: GiveBack {
     ///
     /// Not mimalloc, whose `mi_collect` returned 0 to 2 % (measured, 2.0.9). Not tcmalloc, whose release blocked
     /// other threads' allocations for 190 to 810 ms and left 691 MiB of 1580 where glibc's left 253.
-    public var canGiveBack: Bool { ownership == .owned && (kind == .glibc || kind == .jemalloc) }
+    package var canGiveBack: Bool { ownership == .owned && (kind == .glibc || kind == .jemalloc) }
 
     /// The time for which a full give-back of about 2 GiB may block other threads' allocations, as measured on two
     /// cores.
-    public var expectedStall: Duration {
+    package var expectedStall: Duration {
         switch kind {
         // 449 to 888 ms: glibc walks each arena under the arena's lock.
         case .glibc: .milliseconds(900)
@@ -99,9 +99,8 @@ extension HeapAllocator: GiveBack {
 
     /// Releases free pages to the kernel. Does nothing if `canGiveBack` is false. Allocates nothing.
     ///
-    /// A manager does this after a purge. Call this method after freeing much memory on your own. See
-    /// `expectedStall`.
-    public func giveBack(_ depth: GiveBackDepth) { plimsoll_heap_give_back(depth == .full) }
+    /// A manager does this after a purge. See `expectedStall`.
+    package func giveBack(_ depth: GiveBackDepth) { plimsoll_heap_give_back(depth == .full) }
 
     /// Makes freed large buffers go back to the kernel at once, from now on, where the allocator would keep them
     /// (glibc, unless the environment says otherwise).
@@ -120,7 +119,7 @@ extension HeapAllocator: GiveBack {
 extension HeapAllocator {
     /// The signal `"allocator"` of a manager's capabilities: tells what can be given back, and the remedy if
     /// nothing can.
-    public var signal: Capabilities.Signal {
+    package var signal: Capabilities.Signal {
         func signal(_ isLive: Bool, _ detail: String, remedy: String? = nil) -> Capabilities.Signal {
             .init("allocator", isLive: isLive, detail, remedy: remedy)
         }
@@ -222,7 +221,7 @@ protocol GiveBack: Sendable {
 }
 
 /// Extent of a give-back.
-public enum GiveBackDepth: Sendable, Hashable {
+package enum GiveBackDepth: Sendable, Hashable {
     /// Pages that cost next to nothing to return: with jemalloc, those free for longer than its decay time; with
     /// glibc, none.
     case light
@@ -231,13 +230,13 @@ public enum GiveBackDepth: Sendable, Hashable {
 }
 
 /// The allocator's own figures of its memory, in bytes for the whole process.
-public struct HeapSample: Sendable, Hashable {
+package struct HeapSample: Sendable, Hashable {
     /// Bytes handed out, in whole size classes.
-    public var allocated: ByteCount
+    package var allocated: ByteCount
     /// Bytes in pages with an allocation on them. The part above `allocated` is holes, which no give-back returns.
-    public var active: ByteCount
+    package var active: ByteCount
     /// Bytes in pages in memory. Most of the part above `active` can be given back.
-    public var resident: ByteCount
+    package var resident: ByteCount
     /// Bytes of address space kept without memory behind them.
-    public var retained: ByteCount
+    package var retained: ByteCount
 }

@@ -35,8 +35,8 @@ public struct PressureSourceError: Error, Sendable, Hashable, CustomStringConver
 
 /// Signals available to a source, probed by using them, and the reasons why others are missing.
 public struct Capabilities: Sendable, Hashable, Codable {
-    /// The best footing available, in falling order of available information.
-    public enum Footing: String, Sendable, Hashable, Codable {
+    /// The best support available, in falling order of available information.
+    package enum Support: String, Sendable, Hashable, Codable {
         /// The service manager's variables name the files to watch.
         case announced
         /// The process's own control group, with limits and stall.
@@ -47,6 +47,8 @@ public struct Capabilities: Sendable, Hashable, Codable {
         case events
         /// No event source works; files are polled.
         case polling
+        /// The application's own source.
+        case custom
         /// No information is available.
         case inert
     }
@@ -71,14 +73,18 @@ public struct Capabilities: Sendable, Hashable, Codable {
         }
     }
 
-    /// The best footing.
-    public var footing: Footing
+    /// The best support.
+    package var support: Support
     /// All signals, live and dead, in the order of processing from the kernel to a level.
     public var signals: [Signal]
 
-    /// Creates capabilities as probed.
-    public init(footing: Footing, signals: [Signal]) {
-        self.footing = footing
+    /// Creates the capabilities of an application's own source, as probed.
+    public init(signals: [Signal]) {
+        self.init(support: signals.contains(where: \.isLive) ? .custom : .inert, signals: signals)
+    }
+
+    package init(support: Support, signals: [Signal]) {
+        self.support = support
         self.signals = signals
     }
 
@@ -87,14 +93,14 @@ public struct Capabilities: Sendable, Hashable, Codable {
 
     /// Returns these capabilities and one more signal, unknown to the source.
     package func adding(_ signal: Signal) -> Capabilities {
-        Capabilities(footing: footing, signals: signals + [signal])
+        Capabilities(support: support, signals: signals + [signal])
     }
 }
 
 extension Capabilities: CustomStringConvertible {
     /// One line per signal: name, live or dead, and the file or the reason.
     public var description: String {
-        signals.reduce("footing: \(footing.rawValue)") {
+        signals.reduce("support: \(support.rawValue)") {
             $0 + "\n\($1.isLive ? "live" : "dead")  \($1.name): \($1.detail)"
         }
     }

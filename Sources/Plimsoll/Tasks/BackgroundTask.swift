@@ -105,7 +105,7 @@ extension BackgroundTaskStatus: Codable {
 /// A refusal to begin a background task.
 public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConvertible {
     /// The reason why a task may not begin.
-    public enum Cause: UInt8, Sendable, Hashable, CaseIterable {
+    package enum Cause: UInt8, Sendable, Hashable, CaseIterable {
         /// The manager has been shut down, or is being shut down.
         case shutdown
         /// The unit is suspended.
@@ -118,8 +118,9 @@ public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConv
         case tooMany
     }
 
-    /// The reason.
-    public var cause: Cause
+    package var cause: Cause
+    /// True if no later task is accepted either: the manager has been shut down, or is being shut down.
+    public var isFinal: Bool { cause == .shutdown }
     /// The name of the task, the reason, and advice.
     public var description: String
 

@@ -13,22 +13,6 @@ public struct Handover: Sendable, Identifiable {
     /// Accepts the work: no other receiver gets the work, and the store no longer keeps it. Idempotent. For claimed
     /// work; a sink accepts by returning.
     public func accept() { store?.accept(id) }
-
-    /// The location of handed-over work.
-    public enum Place: Sendable, Hashable, CustomStringConvertible {
-        /// With the sink, or in the store until claimed. The work outlives this process, unless the sink refuses it
-        /// and no store keeps it.
-        case safe
-        /// In memory only, for the given reason.
-        case memory(String)
-
-        public var description: String {
-            switch self {
-            case .safe: "safe"
-            case .memory(let reason): "in memory only: \(reason)"
-            }
-        }
-    }
 }
 
 /// Handed-over work that is not accepted yet.
@@ -63,7 +47,9 @@ final class HandoverStore: Sendable {
 
     /// Adds work with the payload `bytes`. Saves the work if there is a store, and offers the work if there is a
     /// sink.
-    func take(_ name: String, _ bytes: [UInt8], for registry: BackgroundTaskRegistry?) -> Handover.Place {
+    ///
+    /// - Returns: the reason why the work is in memory only; `nil` if the sink or the store has the work.
+    func take(_ name: String, _ bytes: [UInt8], for registry: BackgroundTaskRegistry?) -> String? {
         let now = wall().inNanoseconds
         let (id, sink, store) = state.withLock { state in
             // By the time of day, so that the id differs from those of earlier runs even before their store is
@@ -87,9 +73,9 @@ final class HandoverStore: Sendable {
                 }
                 registry.answered()
             }
-            return .safe
+            return nil
         }
-        return problem.map { .memory($0) } ?? .safe
+        return problem
     }
 
     func accept(_ id: Int64) {
@@ -165,10 +151,13 @@ extension BackgroundTask {
     /// The work goes to the sink (`ResourceManager.onHandover`), and a sweep waits for the sink as for a task.
     /// Until accepted, the work is kept in the store (`persistHandovers(in:)`), where the next start can claim it.
     /// Writes to the store before returning. May be called several times, for several pieces.
+    ///
+    /// - Returns: the reason why the work is in memory only. `nil` if the work outlives this process: with the sink,
+    ///   or in the store until claimed. Work that the sink refuses outlives the process only in a store.
     @discardableResult
-    public func handOver(_ bytes: [UInt8]) -> Handover.Place {
-        let registry = record.shard.registry
-        return registry?.handovers.take(name, bytes, for: registry) ?? .memory("the manager no longer exists")
+    public func handOver(_ bytes: [UInt8]) -> String? {
+        guard let registry = record.shard.registry else { return "the manager no longer exists" }
+        return registry.handovers.take(name, bytes, for: registry)
     }
 }
 

@@ -55,7 +55,7 @@ struct DoctorCommand: ParsableCommand {
         } else {
             Output.line(Self.text(capabilities, reading, of: process))
         }
-        if capabilities.footing == .inert { throw ExitCode(69) }
+        if capabilities.support == .inert { throw ExitCode(69) }
     }
 
     private func ask(_ socket: String) throws {
@@ -68,13 +68,13 @@ struct DoctorCommand: ParsableCommand {
             guard let status = answer.status else {
                 throw Failure.unavailable("the service at \(socket) reported no status")
             }
-            let capabilities = Capabilities(footing: .init(rawValue: status.footing) ?? .inert, signals: status.signals)
+            let capabilities = Capabilities(support: .init(rawValue: status.support) ?? .inert, signals: status.signals)
             if json {
                 Output.line(JSONLine.encode(Diagnosis(capabilities: capabilities, reading: nil)))
             } else {
                 Output.line(Self.signals(capabilities) + "\n\n" + AdminText.status(status))
             }
-            if capabilities.footing == .inert { throw ExitCode(69) }
+            if capabilities.support == .inert { throw ExitCode(69) }
         }
     }
 
@@ -91,7 +91,7 @@ struct DoctorCommand: ParsableCommand {
     }
 
     private static func signals(_ capabilities: Capabilities) -> String {
-        var lines = ["footing: \(capabilities.footing.meaning)", ""]
+        var lines = ["support: \(capabilities.support.meaning)", ""]
         let width = capabilities.signals.map(\.name.count).max() ?? 0
         for signal in capabilities.signals {
             // Signal names may come from another process, so they are untrusted too.
@@ -154,14 +154,15 @@ struct DoctorCommand: ParsableCommand {
     }
 }
 
-extension Capabilities.Footing {
-    /// Name of the footing, with an explanation.
+extension Capabilities.Support {
+    /// Name of the support, with an explanation.
     fileprivate var meaning: String {
         switch self {
         case .announced: "announced (the service manager's variables name what to watch)"
         case .ownGroup: "ownGroup (the own control group)"
         case .machine: "machine (no limit on the own group: the machine as a whole)"
         case .events: "events (of the own group only)"
+        case .custom: "custom (the application's own source)"
         case .polling: "polling (nothing wakes us; files are read at intervals)"
         case .inert: "inert (nothing is known: no cgroup file system and no /proc can be read)"
         }

@@ -76,7 +76,7 @@ struct ReplayCommand: ParsableCommand {
         }
         let header = recording.header
         Output.line(
-            "\(recording.readings.count) readings, kernel \(printable(header.kernel)), \(header.processors) processors, footing \(printable(header.footing))"
+            "\(recording.readings.count) readings, kernel \(printable(header.kernel)), \(header.processors) processors, support \(printable(header.support))"
         )
         let drawing = history.drawing
         Output.line("levels   \(drawing.levels)\nactions  \(drawing.actions)\n")

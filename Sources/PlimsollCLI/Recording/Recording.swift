@@ -16,7 +16,7 @@ struct Recording {
         var plimsollRecording: Int
         var kernel: String
         var processors: Int
-        var footing: String
+        var support: String
         var liveSignals: [String]
 
         static let newest = 1
@@ -31,7 +31,7 @@ struct Recording {
             return Header(
                 plimsollRecording: newest, kernel: kernel,
                 processors: max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))),
-                footing: capabilities.footing.rawValue, liveSignals: capabilities.signals.filter(\.isLive).map(\.name))
+                support: capabilities.support.rawValue, liveSignals: capabilities.signals.filter(\.isLive).map(\.name))
         }
     }
 

@@ -38,10 +38,12 @@ struct SuperviseCommand: ParsableCommand {
         defer { output.finish() }
         do {
             let (units, policy) = try read()
-            var options = Supervisor.Options(directory: try makeDirectory())
-            (options.policy, options.audit, options.prefix) = (policy, audit, prefix)
-            (options.leavesUnits, options.makesLeaf) = (leaveUnits, ownLeaf)
-            let supervisor = try failing { try Supervisor(units, options) }
+            let directory = try makeDirectory()
+            let supervisor = try failing {
+                try Supervisor(
+                    units, directory: directory, policy: policy, prefix: prefix, audit: audit,
+                    leavesUnits: leaveUnits, makesLeaf: ownLeaf)
+            }
             supervisor.onProblem { output.error("\(Output.program): \($0)") }
             supervisor.onRecord { [json] in output.line(json ? $0.line : Explanation.sentence($0)) }
             let listener = PlainThread { listen(signals, supervisor, output) }
@@ -62,7 +64,7 @@ struct SuperviseCommand: ParsableCommand {
     private func read() throws -> ([ServiceUnit], SupervisorPolicy) {
         do {
             let file = try UnitsFile(path: file)
-            var policy = try SupervisorPolicy(file.policy, file: self.file)
+            var policy = try SupervisorPolicy(file)
             policy.isDryRun = dryRun
             return (file.units, policy)
         } catch {

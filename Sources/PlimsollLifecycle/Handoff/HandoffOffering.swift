@@ -67,7 +67,7 @@ final class HandoffOffering: Sendable {
             // Once in the store, the work is available to others at the end of the lease at the latest.
             guard outcome == nil else { return }
             var error = error
-            error.description += "; the work is kept: \(task.handOver(bytes))"
+            error.description += "; the work is kept\(task.handOver(bytes).map { " in memory only: \($0)" } ?? "")"
             state.withLock { [error] in $0.outcome = .kept(error) }
         }
     }

@@ -29,30 +29,30 @@ extension ResourceManager {
 
 /// The life cycle's side of the seam to the manager.
 extension Lifecycle: ManagerPart {
-    public func joined() { followGaps() }
+    package func joined() { followGaps() }
 
-    public func prepare() async { await launchIfNeeded() }
+    package func prepare() async { await launchIfNeeded() }
 
-    public var canQuiesce: Bool { !pausables.isEmpty }
+    package var canQuiesce: Bool { !pausables.isEmpty }
 
-    public func admit(at level: PressureLevel, isQuiescing: Bool) {
+    package func admit(at level: PressureLevel, isQuiescing: Bool) {
         pausables.setPressure(level, isQuiescing: isQuiescing)
     }
 
-    public func noticed(limit: ByteCount?) { environment.limit.noticed(limit, post: environment.post) }
+    package func noticed(limit: ByteCount?) { environment.limit.noticed(limit, post: environment.post) }
 
-    public func loopEnded() { environment.limit.ended() }
+    package func loopEnded() { environment.limit.ended() }
 
-    public func finish(_ end: ManagerEnd) async -> [String] {
+    package func finish(_ end: ManagerEnd) async -> [String] {
         if end.cause == .pressure { endingSaves.begin(end.waitForSaves) }
         let report = await terminate(cause: end.cause == .pressure ? .pressure : .shutdown, within: end.budget)
         // The manager names the background tasks itself.
         return report.overran.filter { $0.origin != "background task" }.map(\.name)
     }
 
-    public var signals: [Capabilities.Signal] { environment.watch.signals + [ProcessPrivacy.signal] }
+    package var signals: [Capabilities.Signal] { environment.watch.signals + [ProcessPrivacy.signal] }
 
-    public func describe(in status: inout ManagerStatus) {
+    package func describe(in status: inout ManagerStatus) {
         let readiness = readiness
         status.lifecycle = LifecycleStatus(
             state: "\(state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,

@@ -4,16 +4,16 @@ import Plimsoll
 
 /// The service manager that started this process, reached as in sd_notify(3): datagrams of `KEY=VALUE` lines to
 /// `$NOTIFY_SOCKET`.
-public struct ServiceManager: Sendable {
+package struct ServiceManager: Sendable {
     /// The address of the socket; abstract if the first character is `@`.
-    public let address: String
+    package let address: String
     /// Maximum interval between `WATCHDOG=1` messages of this process; `nil` if the service manager doesn't watch.
-    public let watchdogInterval: Duration?
+    package let watchdogInterval: Duration?
 
     /// Finds the service manager that the environment names; `nil` if there is none.
     ///
     /// - Throws: `ServiceManagerError` if the variable is no address.
-    public init?() throws(ServiceManagerError) {
+    package init?() throws(ServiceManagerError) {
         try self.init { name in getenv(name).map { String(cString: $0) } }
     }
 
@@ -34,7 +34,7 @@ public struct ServiceManager: Sendable {
     /// Sends `lines`, with open files. Never blocks.
     ///
     /// - Throws: `ServiceManagerError` if the service manager can't be reached, or the queue is full.
-    public func tell(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {
+    package func tell(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {
         let result = Self.send(Array(lines.joined(separator: "\n").utf8), to: address, descriptors)
         guard result < 0 else { return }
         throw ServiceManagerError(
@@ -49,12 +49,12 @@ public struct ServiceManager: Sendable {
 }
 
 /// An error of sending to the service manager.
-public struct ServiceManagerError: Error, Sendable, Hashable, CustomStringConvertible {
+package struct ServiceManagerError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The receiver, and the reason for the failure.
-    public var description: String
+    package var description: String
 
     /// True if the queue is full: the same call may succeed a moment later.
-    public var isBusy: Bool
+    package var isBusy: Bool
 
     init(isBusy: Bool = false, _ description: String) { (self.isBusy, self.description) = (isBusy, description) }
 }

@@ -22,9 +22,12 @@ public final class ServiceManagerStateStore: StateStore {
     private let serviceManager: ServiceManager
     private let state: Mutex<[String: Kept]>
 
-    /// Creates a store with the state that an earlier run of the service left, from `$LISTEN_FDS` and related
-    /// variables.
-    public convenience init(_ serviceManager: ServiceManager) {
+    /// Creates a store at the service manager that `$NOTIFY_SOCKET` names; `nil` if there is none. The store has the
+    /// state that an earlier run of the service left, from `$LISTEN_FDS` and related variables.
+    ///
+    /// - Throws: an error with the reason if the variable is no address.
+    public convenience init?() throws {
+        guard let serviceManager = try ServiceManager() else { return nil }
         self.init(serviceManager, inherited: Self.inherited { name in getenv(name).map { String(cString: $0) } })
     }
 

@@ -13,8 +13,8 @@ struct CapabilityReport {
 
     func isLive(_ name: String) -> Bool { signals.contains { $0.name == name && $0.isLive } }
 
-    /// Returns the best of the live footings.
-    func footing(hasGroupLimit: Bool) -> Capabilities.Footing {
+    /// Returns the best of the live kinds of support.
+    func support(hasGroupLimit: Bool) -> Capabilities.Support {
         if isLive("announced") { return .announced }
         if hasGroupLimit, isLive("usage") { return .ownGroup }
         if isLive("usage") || isLive("stall") { return .machine }
@@ -39,7 +39,7 @@ extension CgroupReader {
         } else {
             report.dead("resident", "\(residentFile.path): \(residentFile.failure ?? .malformed)")
         }
-        return Capabilities(footing: report.footing(hasGroupLimit: tightest != nil), signals: report.signals)
+        return Capabilities(support: report.support(hasGroupLimit: tightest != nil), signals: report.signals)
     }
 
     private func reportLimit(_ report: inout CapabilityReport) {

@@ -12,21 +12,14 @@ public import PlimsollLifecycle
 ///
 /// One thread at a time calls `read` and `wait`. All other methods may be called from any thread.
 public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
-    /// Options of the source.
-    public struct Options: Sendable {
-        /// Thresholds for the kernel's usage events on cgroup version 1, and for the headroom below which `memory.stat`
-        /// is read each time. Give the same numbers to the policy.
-        public var thresholds: PressureThresholds
-        /// True to set `memory.high` of the own group to a tenth, at least 32 MiB, below `memory.max`. Running into the
-        /// limit then slows down allocation instead of killing. Needs cgroup version 2 and a writable group
-        /// (`Delegate=yes`). The earlier value is restored when the source is released.
-        public var setsHigh: Bool
-        /// True to arm a stall trigger on `memory.pressure`, so that sustained stall ends a wait. Totals are read once
-        /// a second in any case.
-        public var usesTriggers: Bool
+    /// The parameters of `init(thresholds:setsHigh:usesTriggers:)`.
+    package struct Options: Sendable {
+        package var thresholds: PressureThresholds
+        package var setsHigh: Bool
+        package var usesTriggers: Bool
 
         /// Creates options with these values.
-        public init(thresholds: PressureThresholds = .standard, setsHigh: Bool = false, usesTriggers: Bool = true) {
+        package init(thresholds: PressureThresholds = .standard, setsHigh: Bool = false, usesTriggers: Bool = true) {
             self.thresholds = thresholds
             self.setsHigh = setsHigh
             self.usesTriggers = usesTriggers
@@ -64,11 +57,21 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
     private nonisolated(unsafe) let observer: CgroupReader
 
     /// Creates a source for the group of this process.
-    public convenience init() { self.init(options: Options()) }
-
-    /// Creates a source for the group of this process, with `options`.
-    public convenience init(options: Options) {
-        self.init(options: options, kernel: HostKernel(), environment: .ofProcess)
+    ///
+    /// - Parameters:
+    ///   - thresholds: thresholds for the kernel's usage events on cgroup version 1, and for the headroom below which
+    ///     `memory.stat` is read each time. Give the same numbers to the policy.
+    ///   - setsHigh: true to set `memory.high` of the own group to a tenth, at least 32 MiB, below `memory.max`.
+    ///     Running into the limit then slows down allocation instead of killing. Needs cgroup version 2 and a writable
+    ///     group (`Delegate=yes`). The earlier value is restored when the source is released.
+    ///   - usesTriggers: true to arm a stall trigger on `memory.pressure`, so that sustained stall ends a wait. Totals
+    ///     are read once a second in any case.
+    public convenience init(
+        thresholds: PressureThresholds = .standard, setsHigh: Bool = false, usesTriggers: Bool = true
+    ) {
+        self.init(
+            options: Options(thresholds: thresholds, setsHigh: setsHigh, usesTriggers: usesTriggers),
+            kernel: HostKernel(), environment: .ofProcess)
     }
 
     /// Creates a source on `kernel`, with the variables of `environment`.

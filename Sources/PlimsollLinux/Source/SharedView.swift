@@ -7,7 +7,7 @@ import Synchronization
 /// changes rarely. `files` is held for the length of two reads. Neither lock is held while the other is acquired.
 final class SharedView: Sendable {
     let wakeup: Wakeup
-    private let capabilities = Mutex(Capabilities(footing: .inert, signals: []))
+    private let capabilities = Mutex(Capabilities(support: .inert, signals: []))
     private let files: Mutex<FootprintFiles>
     /// Relaxed is enough: the value sets the wait of the observing thread, and that thread wrote it.
     private let ringing = Atomic<Bool>(false)

@@ -13,20 +13,21 @@ import Synchronization
 /// there (until `relinquish`). Stores of the same directory in one process share the lock.
 public final class FileStateStore: StateStore {
     private let directory: StateDirectory
-    private let onReport: (@Sendable (StateStoreReport) -> Void)?
+    private let report: (@Sendable (StateStoreReport) -> Void)?
 
     /// Creates a store in `directory`. Does no input or output before the first call.
     ///
     /// - Parameters:
     ///   - directory: an absolute path, or one relative to the current directory.
-    ///   - onReport: receives reports, for example of states set aside, on the thread of the call that found out.
-    public convenience init(directory: String, onReport: (@Sendable (StateStoreReport) -> Void)? = nil) {
-        self.init(StateDirectory.shared(directory), onReport: onReport)
+    ///   - onReport: receives a sentence on each event that the service should know of, on the thread of the call
+    ///     that found out: a state set aside, a last change dropped, files of interrupted writes removed.
+    public convenience init(directory: String, onReport: (@Sendable (String) -> Void)? = nil) {
+        self.init(StateDirectory.shared(directory), report: { onReport?($0.description) })
     }
 
-    package init(_ directory: StateDirectory, onReport: (@Sendable (StateStoreReport) -> Void)? = nil) {
+    package init(_ directory: StateDirectory, report: (@Sendable (StateStoreReport) -> Void)? = nil) {
         self.directory = directory
-        self.onReport = onReport
+        self.report = report
     }
 
     deinit { directory.leave() }
@@ -91,7 +92,7 @@ public final class FileStateStore: StateStore {
     {
         var reports: [StateStoreReport] = []
         defer {
-            if let onReport { for report in reports { onReport(report) } }
+            if let report { reports.forEach(report) }
         }
         return try body(&reports)
     }

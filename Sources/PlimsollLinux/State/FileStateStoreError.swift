@@ -3,7 +3,7 @@ import Glibc
 /// An error of keeping state in files, reading, or moving it.
 public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The category of the error, which tells what can be done.
-    public enum Reason: Sendable, Hashable {
+    package enum Reason: Sendable, Hashable {
         /// The file system or a quota is full (`ENOSPC`, `EDQUOT`).
         case noSpace
         /// The file system is mounted read-only (`EROFS`).
@@ -22,8 +22,11 @@ public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConver
         case other
     }
 
-    /// The category of the error.
-    public var reason: Reason
+    package var reason: Reason
+    /// True if the file system or a quota is full: the same call may succeed once there is room.
+    public var isFull: Bool { reason == .noSpace }
+    /// True if another process keeps its state in this directory.
+    public var isHeldByAnother: Bool { if case .heldByAnother = reason { true } else { false } }
     /// The failed system call, by manual page name; empty if none was made.
     public var call: String
     /// The file of the failed call.
@@ -81,7 +84,7 @@ public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConver
 }
 
 /// An event in a store that the service should know of.
-public enum StateStoreReport: Sendable, Hashable, CustomStringConvertible {
+package enum StateStoreReport: Sendable, Hashable, CustomStringConvertible {
     /// A state that cannot be used was renamed, and reads as absent.
     case keptAside(name: String, path: String, reason: String)
     /// The last change appended to a state was incomplete: the process, or the machine, went down in the middle. The
@@ -90,7 +93,7 @@ public enum StateStoreReport: Sendable, Hashable, CustomStringConvertible {
     /// Files left by interrupted writes were removed.
     case swept(count: Int)
 
-    public var description: String {
+    package var description: String {
         switch self {
         case .keptAside(let name, let path, let reason):
             "the state \"\(name)\" starts clean: \(reason); the old data is kept as \(path)"

@@ -3,11 +3,11 @@ import Plimsoll
 import PlimsollLinux
 
 /// A connection to an admin endpoint. Blocking. Not thread-safe.
-public final class AdminClient {
+package final class AdminClient {
     /// The path of the socket.
-    public let path: String
+    package let path: String
     /// The process of the endpoint, as reported by the kernel.
-    public let process: Int32
+    package let process: Int32
     private let file: Int32
     private let timeLimit: Duration
     private var inbox: [UInt8] = []
@@ -22,7 +22,7 @@ public final class AdminClient {
     ///   - path: path of the socket.
     ///   - timeLimit: longest wait for each answer.
     /// - Throws: `AdminError` if no process listens there, or only other users may connect.
-    public init(path: String, timeLimit: Duration = .seconds(10)) throws(AdminError) {
+    package init(path: String, timeLimit: Duration = .seconds(10)) throws(AdminError) {
         do { (file, process) = try PrivateSocket.connect(to: path) } catch { throw AdminError(error) }
         (self.path, self.timeLimit) = (path, timeLimit)
     }
@@ -31,7 +31,7 @@ public final class AdminClient {
 
     /// The file descriptor of the connection, to poll for answers to `watch`. Also becomes readable when the
     /// connection ends.
-    public var descriptor: Int32 { file }
+    package var descriptor: Int32 { file }
 
     /// Sends a request and waits for the answer.
     ///
@@ -68,7 +68,7 @@ public final class AdminClient {
     }
 
     /// Waits for the next answer. After `watch`, answers follow without another request.
-    public func nextLine() throws(AdminError) -> String {
+    package func nextLine() throws(AdminError) -> String {
         let deadline = Timekeeper.machine.elapsed() + timeLimit
         var searched = 0
         while true {

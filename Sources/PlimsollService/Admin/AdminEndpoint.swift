@@ -17,44 +17,44 @@ import Synchronization
 /// `docs/operations/admin.md` describes the protocol.
 public final class AdminEndpoint: Sendable {
     /// Counts of requests and their outcomes, since the endpoint was created. Monotonic.
-    public struct Counts: Sendable, Hashable, Codable {
+    package struct Counts: Sendable, Hashable, Codable {
         /// Connections accepted.
-        public var connections = 0
+        package var connections = 0
         /// Lines that were valid requests, regardless of the answer.
-        public var requests = 0
+        package var requests = 0
         /// Refused requests and connections: read-only, another user, too many.
-        public var refused = 0
+        package var refused = 0
         /// Lines that were not valid requests.
-        public var malformed = 0
+        package var malformed = 0
         /// Connections closed by the endpoint: idle, with an incomplete or too long line, or with an answer unread
         /// for too long.
-        public var cutOff = 0
+        package var cutOff = 0
         /// Answers that could not be delivered because the client had gone.
-        public var untaken = 0
+        package var untaken = 0
 
         /// Creates counts of zero.
-        public init() {}
+        package init() {}
     }
 
     /// Limits on the resources that clients may use.
-    public struct Bounds: Sendable, Hashable {
+    package struct Bounds: Sendable, Hashable {
         /// Bytes of a request, including the newline. From 64.
-        public var line = 4096
+        package var line = 4096
         /// Concurrent connections. From 1 to 1024.
-        public var connections = 16
+        package var connections = 16
         /// Connections that may watch at the same time. From 0.
-        public var watchers = 4
+        package var watchers = 4
         /// Changes that may wait while another change runs. From 0.
-        public var changes = 4
+        package var changes = 4
         /// Longest time that a connection may be idle.
-        public var idle = Duration.seconds(60)
+        package var idle = Duration.seconds(60)
         /// Longest time from the first byte of a request to the newline.
-        public var request = Duration.seconds(5)
+        package var request = Duration.seconds(5)
         /// Longest time until the client has read all of an answer.
-        public var answer = Duration.seconds(10)
+        package var answer = Duration.seconds(10)
 
         /// Creates the default limits.
-        public init() {}
+        package init() {}
     }
 
     private let handler: AdminCommandHandler
@@ -68,13 +68,11 @@ public final class AdminEndpoint: Sendable {
     ///
     /// - Parameters:
     ///   - manager: the manager to query.
-    ///   - path: path of the socket, at most 107 bytes; `nil` for `AdminPath.standard`.
+    ///   - path: path of the socket, at most 107 bytes; `nil` for `plimsoll.sock` in `$RUNTIME_DIRECTORY`, or
+    ///     `plimsoll-PID.sock` in `$XDG_RUNTIME_DIR`.
     ///   - allowsChanges: true to permit `purge`, `simulate`, `limit` and `activate`.
-    ///   - bounds: limits on the resources that clients may use.
-    public convenience init(
-        manager: ResourceManager, path: String? = nil, allowsChanges: Bool = false, bounds: Bounds = Bounds()
-    ) {
-        self.init(manager: manager, path: path, allowsChanges: allowsChanges, bounds: bounds, time: .machine)
+    public convenience init(manager: ResourceManager, path: String? = nil, allowsChanges: Bool = false) {
+        self.init(manager: manager, path: path, allowsChanges: allowsChanges, bounds: Bounds(), time: .machine)
     }
 
     /// Creates an endpoint with a given clock.
@@ -125,7 +123,7 @@ public final class AdminEndpoint: Sendable {
     public var path: String? { server.withLock { $0?.path } }
 
     /// Counts of requests since the endpoint was created.
-    public var counts: Counts { tally.counts }
+    package var counts: Counts { tally.counts }
 
     /// Makes the loop check the clock at once. For tests that change the time.
     package func wake() { server.withLock { $0 }?.ring() }

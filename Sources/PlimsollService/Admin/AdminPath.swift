@@ -46,7 +46,7 @@ package enum AdminPath {
 /// An error of an admin endpoint that cannot start or cannot be reached.
 public struct AdminError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure.
-    public enum Kind: Sendable, Hashable {
+    package enum Kind: Sendable, Hashable {
         /// There is no path, or the path is not valid for a socket.
         case path
         /// The path is in use: by the socket of another process, or by a file that is not a socket.
@@ -61,7 +61,9 @@ public struct AdminError: Error, Sendable, Hashable, CustomStringConvertible {
         case failed
     }
 
-    public let kind: Kind
+    package let kind: Kind
+    /// True if the path is in use: by the socket of another process, or by a file that is not a socket.
+    public var isOccupied: Bool { kind == .occupied }
     /// The request, the target, the reason of the failure and the remedy.
     public let description: String
 

@@ -3,7 +3,8 @@ import FoundationEssentials
 import Plimsoll
 
 extension ServiceSettings {
-    /// Creates settings from `defaults` and the values that `reader` finds for the keys of `ServiceSettings.keys`.
+    /// Creates settings from `defaults` and the values that `reader` finds for the keys of
+    /// docs/operations/configuration.md.
     ///
     ///     let settings = try ServiceSettings(reader: config.scoped(to: "plimsoll"))
     ///
@@ -98,7 +99,7 @@ extension ServiceSettings {
     }
 
     /// All keys that can be configured, within the scope `plimsoll`.
-    public static var keys: [Key] {
+    package static var keys: [Key] {
         Setting.all.map {
             Key(
                 name: $0.key, variable: $0.variable, type: $0.type, standard: $0.standard, range: $0.range,
@@ -107,21 +108,21 @@ extension ServiceSettings {
     }
 
     /// One configuration key.
-    public struct Key: Sendable, Hashable {
+    package struct Key: Sendable, Hashable {
         /// Name within the scope `plimsoll`; parts are joined by dots.
-        public var name: String
+        package var name: String
         /// The corresponding environment variable.
-        public var variable: String
+        package var variable: String
         /// Type of the value: `boolean`, `duration` (`500ms`, `25s`, `2m`, `1h`), `size` (`512MiB`), `share`,
         /// `number`, or words.
-        public var type: String
+        package var type: String
         /// The default value.
-        public var standard: String
+        package var standard: String
         /// The allowed values.
-        public var range: String
-        public var meaning: String
+        package var range: String
+        package var meaning: String
         /// True if the setting is followed while the process runs (`ResourceService.follow(_:)`).
-        public var isLive: Bool
+        package var isLive: Bool
     }
 
     /// Other variables that this package reads.

@@ -36,7 +36,7 @@ final class ManagerLog: Sendable {
         logger.info(
             "started watching memory",
             metadata: [
-                "plimsoll.footing": "\(manager.capabilities.footing.rawValue)",
+                "plimsoll.support": "\(manager.capabilities.support.rawValue)",
                 "plimsoll.dry_run": "\(manager.isDryRun)",
                 "plimsoll.dead_signals": "\(dead.map(\.name).joined(separator: ", "))",
             ])

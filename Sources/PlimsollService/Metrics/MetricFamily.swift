@@ -56,15 +56,22 @@ struct MetricFamily: Sendable, Equatable {
     mutating func add(_ value: Int, _ labels: KeyValuePairs<String, String> = [:]) { add(Double(value), labels) }
 }
 
+extension ManagerStatus {
+    /// The status in Prometheus' text format, version 0.0.4, to send as `text/plain; version=0.0.4; charset=utf-8`.
+    ///
+    /// - Complexity: O(purgeables).
+    public var prometheusText: String { PrometheusText.render(self) }
+}
+
 /// Renders a manager's status in Prometheus' text format, version 0.0.4.
-public enum PrometheusText {
+package enum PrometheusText {
     /// The `Content-Type` of the text.
-    public static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
     /// Returns all families of `status`, one after the other. Renders on the caller's thread.
     ///
     /// - Complexity: O(purgeables).
-    public static func render(_ status: ManagerStatus) -> String { render(MetricCatalogue.families(status)) }
+    package static func render(_ status: ManagerStatus) -> String { render(MetricCatalogue.families(status)) }
 
     static func render(_ families: [MetricFamily]) -> String {
         var text = ""

@@ -245,13 +245,19 @@ public final class ResourceService: Service, CustomStringConvertible {
 extension AdminPages {
     /// Creates pages about the manager of a service. Also serves the hosts of the service's settings
     /// (`ServiceSettings.adminHosts`).
-    public init(_ service: ResourceService, _ options: Options = Options()) {
-        self.init(service.manager, options) { service.settings.adminHosts }
+    public init(
+        _ service: ResourceService, title: String = "Plimsoll", allowsChanges: Bool = false,
+        isUnreadyWhenQuiescing: Bool = false, hosts: [String] = []
+    ) {
+        self.init(
+            service.manager, title: title, allowsChanges: allowsChanges,
+            isUnreadyWhenQuiescing: isUnreadyWhenQuiescing, hosts: hosts)
+        settingHosts = { service.settings.adminHosts }
     }
 }
 
 extension ResourceService {
-    /// Follows the live settings (`ServiceSettings.Key.isLive`) until the task is cancelled: dry run, budget of a
+    /// Follows the live settings (docs/operations/configuration.md) until the task is cancelled: dry run, budget of a
     /// shutdown, share of the budget for tasks, drain delay, limits of caches. For a reader with a provider that
     /// reloads.
     ///

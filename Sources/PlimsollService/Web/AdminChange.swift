@@ -15,7 +15,7 @@ struct AdminChange {
     func answer(_ page: AdminPages.Page, _ question: AdminPages.Question) async -> AdminPages.Answer {
         guard handler.allowsChanges else {
             return .init(
-                403, "cannot change anything because these pages are read-only; set AdminPages.Options.allowsChanges\n")
+                403, "cannot change anything because these pages are read-only; set AdminPages.allowsChanges\n")
         }
         guard Self.isOfOurs(question) else {
             return .init(

@@ -18,38 +18,24 @@ import PlimsollLifecycle
 /// All pages are for operators: the status names caches, tasks and source files. Do not expose the pages to the
 /// public; use a separate port or an access check.
 ///
-/// Pages are served only for requests by an address, by `localhost`, or by a listed host name (`Options.hosts`, the
-/// setting `admin.hosts`). Other hosts get 421, so no page of another site can read the pages by DNS rebinding. For
+/// Pages are served only for requests by an address, by `localhost`, or by a listed host name (`hosts`, the setting
+/// `admin.hosts`). Other hosts get 421, so no page of another site can read the pages by DNS rebinding. For
 /// other hosts, the two health checks answer with the status code alone.
 public struct AdminPages: Sendable {
-    /// The contents of the pages and the permitted changes.
-    public struct Options: Sendable {
-        /// Title of the page.
-        public var title: String
-        /// True to permit purges and simulated pressure over HTTP, for pages of the same origin.
-        public var allowsChanges: Bool
-        /// True to answer `/readyz` with 503 while the ladder quiesces: after shedding at the warning and critical
-        /// levels was not enough. By default pressure never makes a service unready. Otherwise all instances would
-        /// become unready at once, and the last one left would get all requests.
-        public var isUnreadyWhenQuiescing: Bool
-        /// Host names for which the pages are served, besides addresses and `localhost`: `"shop.internal"`, without a
-        /// port. Names of the setting `admin.hosts` are added.
-        public var hosts: [String]
-
-        /// Creates options; by default changes are not permitted.
-        public init(
-            title: String = "Plimsoll", allowsChanges: Bool = false, isUnreadyWhenQuiescing: Bool = false,
-            hosts: [String] = []
-        ) {
-            self.hosts = hosts
-            self.title = title
-            self.allowsChanges = allowsChanges
-            self.isUnreadyWhenQuiescing = isUnreadyWhenQuiescing
-        }
-    }
+    /// Title of the page.
+    public var title: String
+    /// True to permit purges and simulated pressure over HTTP, for pages of the same origin.
+    public var allowsChanges: Bool
+    /// True to answer `/readyz` with 503 while the ladder quiesces: after shedding at the warning and critical levels
+    /// was not enough. By default pressure never makes a service unready. Otherwise all instances would become unready
+    /// at once, and the last one left would get all requests.
+    public var isUnreadyWhenQuiescing: Bool
+    /// Host names for which the pages are served, besides addresses and `localhost`: `"shop.internal"`, without a
+    /// port. Names of the setting `admin.hosts` are added.
+    public var hosts: [String]
 
     /// The pages.
-    public enum Page: String, Sendable, CaseIterable {
+    package enum Page: String, Sendable, CaseIterable {
         case health = "/healthz"
         case readiness = "/readyz"
         case status = "/plimsoll"
@@ -65,25 +51,15 @@ public struct AdminPages: Sendable {
         var isCheck: Bool { self == .health || self == .readiness }
     }
 
-    /// A request for a page.
-    public struct Question: Sendable {
-        /// The method of the request: `GET`, `HEAD`, `POST` or any other.
-        public var method: String
-        /// The decoded query; for a repeated name, one of the values.
-        public var query: [String: String]
-        /// The header `Host`, or HTTP/2's `:authority`. Empty if the request has none; several values are joined by
-        /// commas. Both cases are refused.
-        ///
-        /// With `nil` the adapter does not check the host. All pages are then answered, and the adapter must prevent
-        /// DNS rebinding.
-        public var host: String?
-        /// The header `Origin`.
-        public var origin: String?
-        /// The header `Sec-Fetch-Site`.
-        public var fetchSite: String?
+    /// A request for a page, with the parts of `answer(path:method:query:host:origin:fetchSite:)`.
+    package struct Question: Sendable {
+        package var method: String
+        package var query: [String: String]
+        package var host: String?
+        package var origin: String?
+        package var fetchSite: String?
 
-        /// Creates a question with these parts.
-        public init(
+        package init(
             method: String = "GET", query: [String: String] = [:], host: String? = nil, origin: String? = nil,
             fetchSite: String? = nil
         ) {
@@ -95,7 +71,7 @@ public struct AdminPages: Sendable {
         }
     }
 
-    /// The answer to a question.
+    /// The answer to a request.
     public struct Answer: Sendable, Hashable {
         public var status: Int
         public var contentType: String
@@ -118,18 +94,16 @@ public struct AdminPages: Sendable {
     }
 
     private let manager: ResourceManager
-    /// Host names from the settings of a service, in addition to those of the options.
-    private let hosts: @Sendable () -> [String]
-    /// The contents of the pages and the permitted changes.
-    public let options: Options
+    /// Host names from the settings of a service, in addition to `hosts`.
+    var settingHosts: @Sendable () -> [String]
 
-    /// Creates pages about a manager.
-    public init(_ manager: ResourceManager, _ options: Options = Options()) { self.init(manager, options) { [] } }
-
-    init(_ manager: ResourceManager, _ options: Options, hosts: @escaping @Sendable () -> [String]) {
-        self.manager = manager
-        self.options = options
-        self.hosts = hosts
+    /// Creates pages about a manager; by default changes are not permitted.
+    public init(
+        _ manager: ResourceManager, title: String = "Plimsoll", allowsChanges: Bool = false,
+        isUnreadyWhenQuiescing: Bool = false, hosts: [String] = []
+    ) {
+        (self.manager, self.title, self.hosts, settingHosts) = (manager, title, hosts, { [] })
+        (self.allowsChanges, self.isUnreadyWhenQuiescing) = (allowsChanges, isUnreadyWhenQuiescing)
     }
 
     /// Returns true if requests for `path` are served at any level: health checks and operator pages.
@@ -138,8 +112,31 @@ public struct AdminPages: Sendable {
             || path.hasPrefix(Page.status.rawValue + "/")
     }
 
-    /// Returns the answer to a request for `page`. For `HEAD` the answer has a body, which the adapter must omit.
-    public func answer(_ page: Page, _ question: Question) async -> Answer {
+    /// The paths of all pages, for the routes of an adapter.
+    public static let paths = Page.allCases.map(\.rawValue)
+
+    /// Returns the answer to a request; `nil` if no page has that path. For `HEAD` the answer has a body, which the
+    /// adapter must omit.
+    ///
+    /// - Parameters:
+    ///   - path: the path, without the query.
+    ///   - method: the method of the request: `GET`, `HEAD`, `POST` or any other.
+    ///   - query: the decoded query; for a repeated name, one of the values.
+    ///   - host: the header `Host`, or HTTP/2's `:authority`. Empty if the request has none; several values are joined
+    ///     by commas. Both cases are refused. With `nil` the adapter does not check the host: all pages are then
+    ///     answered, and the adapter must prevent DNS rebinding.
+    ///   - origin: the header `Origin`.
+    ///   - fetchSite: the header `Sec-Fetch-Site`.
+    public func answer(
+        path: String, method: String = "GET", query: [String: String] = [:], host: String?, origin: String? = nil,
+        fetchSite: String? = nil
+    ) async -> Answer? {
+        guard let page = Page(rawValue: path) else { return nil }
+        return await answer(
+            page, Question(method: method, query: query, host: host, origin: origin, fetchSite: fetchSite))
+    }
+
+    package func answer(_ page: Page, _ question: Question) async -> Answer {
         let allowed = page.isChange ? ["POST"] : ["GET", "HEAD"]
         guard allowed.contains(question.method) else {
             return Answer(
@@ -147,7 +144,7 @@ public struct AdminPages: Sendable {
                 "\(question.method.prefix(16)) is not allowed on \(page.rawValue); allowed is \(allowed.joined(separator: ", "))\n",
                 headers: ["allow": allowed.joined(separator: ", ")])
         }
-        let isTrusted = question.host.map { HostRule(options.hosts + hosts()).allows($0) } ?? true
+        let isTrusted = question.host.map { HostRule(hosts + settingHosts()).allows($0) } ?? true
         guard isTrusted || page.isCheck else {
             let host = printable(question.host ?? "", atMost: 120)
             return Answer(
@@ -164,17 +161,17 @@ public struct AdminPages: Sendable {
                 : Answer(answer.status, answer.status == 200 ? "ready\n" : "not ready\n", headers: answer.headers)
         case .status: return status(await manager.takeStatus(), question)
         case .metrics:
-            return Answer(200, PrometheusText.render(await manager.takeStatus()), type: PrometheusText.contentType)
-        case .ui: return StatusPage(title: options.title, allowsChanges: options.allowsChanges).answer
+            return Answer(200, await manager.takeStatus().prometheusText, type: PrometheusText.contentType)
+        case .ui: return StatusPage(title: title, allowsChanges: allowsChanges).answer
         case .release, .simulate:
-            return await AdminChange(manager, isAllowed: options.allowsChanges).answer(page, question)
+            return await AdminChange(manager, isAllowed: allowsChanges).answer(page, question)
         }
     }
 
     private var readiness: Answer {
         let readiness = manager.lifecycle.readiness, extent = manager.lifecycle.pausables.extent()
         guard readiness.isReady else { return Answer(503, "\(readiness)\n", headers: ["retry-after": "5"]) }
-        if options.isUnreadyWhenQuiescing, extent.share == .least {
+        if isUnreadyWhenQuiescing, extent.share == .least {
             return Answer(
                 503, "not ready: memory has stayed short although requests were shed\n", headers: ["retry-after": "10"])
         }
@@ -190,28 +187,26 @@ public struct AdminPages: Sendable {
             status.actions = status.actions.suffix(most)
         }
         do {
-            return Answer(200, try StatusJSON.encode(status), type: "application/json")
+            return Answer(200, try status.json(), type: "application/json")
         } catch {
             return Answer(500, "cannot write the status as JSON: \(error)\n")
         }
     }
 }
 
-/// Encodes and decodes a manager's status as JSON. The only place that defines this format.
-public enum StatusJSON {
-    /// Returns `status` as one line of JSON with a fixed order of keys.
+/// The status as JSON. The only place that defines this format.
+extension ManagerStatus {
+    /// Returns the status as one line of JSON with a fixed order of keys.
     ///
-    /// - Throws: An error if `status` contains a number that JSON cannot express.
-    public static func encode(_ status: ManagerStatus) throws -> String {
+    /// - Throws: An error if the status contains a number that JSON cannot express.
+    public func json() throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(status), as: UTF8.self)
+        return String(decoding: try encoder.encode(self), as: UTF8.self)
     }
 
-    /// Decodes text that `encode` has written, in this version or another.
+    /// Decodes text that `json()` has written, in this version or another.
     ///
     /// - Throws: An error if the text is not JSON, or lacks keys that every version has.
-    public static func decode(_ text: String) throws -> ManagerStatus {
-        try JSONDecoder().decode(ManagerStatus.self, from: Data(text.utf8))
-    }
+    public init(json text: String) throws { self = try JSONDecoder().decode(Self.self, from: Data(text.utf8)) }
 }

@@ -146,7 +146,7 @@ public enum RequestPriority: UInt8, Sendable, Hashable, Comparable, CaseIterable
 /// An error for a request that a `RequestShedder` has not admitted. No work was done for the request.
 public struct RequestRefusal: Error, Sendable, Hashable {
     /// The reason for a refusal.
-    public enum Reason: String, Sendable, Hashable, CaseIterable, Codable {
+    package enum Reason: String, Sendable, Hashable, CaseIterable, Codable {
         /// The concurrency limit of the priority is reached.
         case concurrency
         /// Only a share of these requests is admitted, and this request is not part of that share.
@@ -159,8 +159,9 @@ public struct RequestRefusal: Error, Sendable, Hashable {
     public var shedder: String
     /// Priority of the request.
     public var priority: RequestPriority
-    /// The reason for the refusal.
-    public var reason: Reason
+    package var reason: Reason
+    /// True if the process admits no requests at all; false if memory is short, or the limit is reached.
+    public var isPaused: Bool { reason == .paused }
     /// The extent at that moment.
     public var extent: QuiesceExtent
     /// Retry time in seconds. Differs between refusals, so that requests refused together do not return together.

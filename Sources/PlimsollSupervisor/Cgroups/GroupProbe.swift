@@ -172,8 +172,8 @@ package struct GroupProbe: Sendable {
                 "; a unit too long in the background is ended without being throttled first", v2),
             signal("stall", ["memory.pressure"], "", "boot with psi=1 on a kernel that has CONFIG_PSI"),
         ]
-        let footing: Capabilities.Footing = signals[2].isLive ? .ownGroup : .machine
-        return Capabilities(footing: footing, signals: signals)
+        let support: Capabilities.Support = signals[2].isLive ? .ownGroup : .machine
+        return Capabilities(support: support, signals: signals)
     }
 
     private func signal(_ name: String, _ candidates: [String], _ instead: String, _ remedy: String?)

@@ -8,35 +8,27 @@ import Synchronization
 /// nothing would be lost, or was asked and given time.
 ///
 ///     let units = try UnitsFile(path: "UNITS.yaml").units
-///     let supervisor = try Supervisor(units, Supervisor.Options(directory: "/run/plimsoll"))
+///     let supervisor = try Supervisor(units, directory: "/run/plimsoll")
 ///     try supervisor.run()                       // until stop() is called
 ///
 /// Units live in control groups of their own, below the supervisor's. No unit stays frozen after the supervisor ends
 /// for any reason: a guard process detects the end and thaws all units. The next supervisor takes over the running
 /// units.
 public final class Supervisor: Sendable {
-    /// The settings of a supervisor.
-    public struct Options: Sendable {
-        /// The directory for the sockets, and for the notes to the next supervisor. Must exist. Other users may pass
-        /// through the directory, as units may run as other users, but must not write there (0711).
-        public var directory: String
-        public var policy = SupervisorPolicy.standard
-        /// The thresholds of memory pressure on the system that all units share.
-        public var thresholds = PressureThresholds.standard
-        /// The prefix of group names. A second supervisor on the same system needs another prefix.
-        public var prefix = "plimsoll"
-        /// The file to which each decision and outcome is appended, one JSON line each; `nil` for none.
-        public var audit: String?
-        /// True if units keep running when the supervisor stops, for the next supervisor.
-        public var leavesUnits = false
-        /// True to move the supervisor into a leaf group where units can't have groups otherwise. Applies to delegated
-        /// groups only (`Delegate=yes`).
-        public var makesLeaf = false
+    /// The parameters of `init(_:directory:policy:thresholds:prefix:audit:leavesUnits:makesLeaf:)`.
+    package struct Options: Sendable {
+        package var directory: String
+        package var policy = SupervisorPolicy.standard
+        package var thresholds = PressureThresholds.standard
+        package var prefix = "plimsoll"
+        package var audit: String?
+        package var leavesUnits = false
+        package var makesLeaf = false
 
-        public init(directory: String) { self.directory = directory }
+        package init(directory: String) { self.directory = directory }
     }
 
-    public let options: Options
+    package let options: Options
     /// The facilities available for actions on units, and the reasons for missing ones. During `run()`, also includes
     /// the measures that protect the supervisor itself from being killed or delayed.
     public var capabilities: Capabilities {
@@ -75,9 +67,26 @@ public final class Supervisor: Sendable {
     /// Examines the system and starts nothing. Until `run()` has ended, no other supervisor can use the same directory,
     /// or the same prefix in the same groups.
     ///
+    /// - Parameters:
+    ///   - directory: the directory for the sockets, and for the notes to the next supervisor. Must exist. Other users
+    ///     may pass through the directory, as units may run as other users, but must not write there (0711).
+    ///   - policy: the parameters of the decisions.
+    ///   - thresholds: the thresholds of memory pressure on the system that all units share.
+    ///   - prefix: the prefix of group names. A second supervisor on the same system needs another prefix.
+    ///   - audit: the file to which each decision and outcome is appended, one JSON line each; `nil` for none.
+    ///   - leavesUnits: true if units keep running when the supervisor stops, for the next supervisor.
+    ///   - makesLeaf: true to move the supervisor into a leaf group where units can't have groups otherwise. Applies to
+    ///     delegated groups only (`Delegate=yes`).
     /// - Throws: an error if another supervisor has them, with the number of its process.
-    public convenience init(_ units: [ServiceUnit], _ options: Options) throws {
-        try self.init(units, options, source: LinuxPressureSource(options: .init(thresholds: options.thresholds)))
+    public convenience init(
+        _ units: [ServiceUnit], directory: String, policy: SupervisorPolicy = .standard,
+        thresholds: PressureThresholds = .standard, prefix: String = "plimsoll", audit: String? = nil,
+        leavesUnits: Bool = false, makesLeaf: Bool = false
+    ) throws {
+        var options = Options(directory: directory)
+        (options.policy, options.thresholds, options.prefix, options.audit) = (policy, thresholds, prefix, audit)
+        (options.leavesUnits, options.makesLeaf) = (leavesUnits, makesLeaf)
+        try self.init(units, options, source: LinuxPressureSource(thresholds: options.thresholds))
     }
 
     /// - Parameters:

@@ -68,16 +68,16 @@ extension SupervisorPolicy {
         ("relaunchGap", \.relaunchGap), ("roomHold", \.roomHold), ("thawSpacing", \.thawSpacing),
     ]
 
-    /// Creates the standard policy with the values of `settings` applied.
+    /// Creates the standard policy with the values under `policy:` of a units file applied.
     ///
-    /// - Throws: `SupervisorError` with every unknown key and invalid duration in `settings`, each with its position.
-    public init(_ settings: [String: UnitsFile.Setting], file: String = "UNITS.yaml") throws {
+    /// - Throws: `SupervisorError` with every unknown key and invalid duration, each with its position.
+    public init(_ file: UnitsFile) throws {
         self = .standard
         var problems: [String] = []
-        for (name, setting) in settings.sorted(by: {
+        for (name, setting) in file.policy.sorted(by: {
             ($0.value.line, $0.value.column) < ($1.value.line, $1.value.column)
         }) {
-            let place = "\(file):\(setting.line):\(setting.column): policy: key `\(name)`"
+            let place = "\(file.name):\(setting.line):\(setting.column): policy: key `\(name)`"
             guard let path = Self.durations.first(where: { $0.name == name })?.path else {
                 problems.append(
                     "\(place) is not known; allowed are \(Self.durations.map(\.name).joined(separator: ", "))")

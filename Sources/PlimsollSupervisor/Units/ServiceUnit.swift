@@ -3,7 +3,7 @@ public import Plimsoll
 /// One service kept by a supervisor: origin, importance, and permitted actions while memory is short.
 public struct ServiceUnit: Sendable, Hashable {
     /// The initial processes of a unit.
-    public enum Origin: Sendable, Hashable {
+    package enum Origin: Sendable, Hashable {
         /// A program to start, with its arguments; the first is the path.
         case command([String])
         /// A process that already runs, together with its descendants.
@@ -46,7 +46,7 @@ public struct ServiceUnit: Sendable, Hashable {
 
     /// The processes of a unit that may send messages for that unit, by sd_notify(3) and by a supervisor's link.
     /// Corresponds to systemd's `NotifyAccess=`.
-    public enum NotifyAccess: String, Sendable, Hashable, CaseIterable {
+    package enum NotifyAccess: String, Sendable, Hashable, CaseIterable {
         /// No process.
         case none
         /// The main process, other processes of the same user, and those of root. A `group` has no known main process,
@@ -58,7 +58,7 @@ public struct ServiceUnit: Sendable, Hashable {
 
     /// The unit's name: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a letter or digit.
     public var name: String
-    public var origin: Origin
+    package var origin: Origin
     /// Variables added to the supervisor's own environment.
     public var environment: [String: String] = [:]
     /// The working directory; `nil` for the supervisor's own.
@@ -83,8 +83,19 @@ public struct ServiceUnit: Sendable, Hashable {
     public var notify = false
     /// Time limit for `READY=1`, after which the start counts as failed. `nil` for 90 s.
     public var startTime: Duration?
-    /// The processes that may send messages for the unit.
-    public var notifyAccess = NotifyAccess.main
+    package var notifyAccess = NotifyAccess.main
+    /// The processes that may send messages for the unit, as `notifyAccess` of a units file: `none`, `main` or `all`.
+    ///
+    /// - Precondition: the text set is one of these words.
+    public var messageSenders: String {
+        get { notifyAccess.rawValue }
+        set {
+            guard let access = NotifyAccess(rawValue: newValue) else {
+                preconditionFailure("messageSenders is \"\(newValue)\"; allowed are none, main and all")
+            }
+            notifyAccess = access
+        }
+    }
     /// The ID of the user that owns the unit's sockets; other users except root then can't reach them. `nil` to learn
     /// the owner: at first every user may send. Once the main process has sent a message as a user other than root,
     /// only that user may.
@@ -92,8 +103,17 @@ public struct ServiceUnit: Sendable, Hashable {
     /// Names of units that must run before this one starts.
     public var dependencies: [String] = []
 
-    public init(name: String, origin: Origin) {
+    package init(name: String, origin: Origin) {
         self.name = name
         self.origin = origin
     }
+
+    /// Creates a unit of a program to start, with its arguments; the first is the path.
+    public init(name: String, command: [String]) { self.init(name: name, origin: .command(command)) }
+
+    /// Creates a unit of a process that already runs, together with its descendants.
+    public init(name: String, process: Int32) { self.init(name: name, origin: .process(process)) }
+
+    /// Creates a unit of all processes in a control group, given by its directory.
+    public init(name: String, group: String) { self.init(name: name, origin: .group(group)) }
 }

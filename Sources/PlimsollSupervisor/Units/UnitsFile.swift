@@ -8,19 +8,20 @@ import Plimsoll
 public struct UnitsFile: Sendable, Hashable {
     /// The units, in the order of the file.
     public var units: [ServiceUnit]
-    /// The settings under `policy:`, by name. The decision code interprets the names.
-    public var policy: [String: Setting]
+    /// The settings under `policy:`, by name. `SupervisorPolicy.init(_:)` interprets the names.
+    package var policy: [String: Setting]
+    let name: String
 
     /// A value of `policy:`, a number or a duration, with its position for error messages.
-    public struct Setting: Sendable, Hashable {
-        public var text: String
-        public var line: Int
-        public var column: Int
+    package struct Setting: Sendable, Hashable {
+        package var text: String
+        package var line: Int
+        package var column: Int
 
         /// The value as a number; `nil` if the text isn't a plain number.
-        public var number: Double? { UnitValues.number(text) }
+        package var number: Double? { UnitValues.number(text) }
         /// The value as a duration such as `250ms`, `30s`, `10m` or `1h`; `nil` for other text.
-        public var duration: Duration? { UnitValues.duration(text) }
+        package var duration: Duration? { UnitValues.duration(text) }
     }
 
     /// The maximum length of a file in bytes. No hand-written file is longer.
@@ -41,6 +42,7 @@ public struct UnitsFile: Sendable, Hashable {
         guard reader.problems.isEmpty else { throw UnitsFileError(name, reader.problems) }
         units = reader.units
         policy = reader.policy
+        self.name = name
     }
 
     /// Reads the file at `path`.

@@ -1,21 +1,20 @@
 /// The error for a rejected units file, with all problems in the order of the file.
 public struct UnitsFileError: Error, Sendable, Hashable {
     /// One problem.
-    public struct Problem: Sendable, Hashable {
+    package struct Problem: Sendable, Hashable {
         /// Line number from 1; 0 if the problem concerns the file as a whole.
-        public var line: Int
-        public var column: Int
-        public var unit: String?
-        public var key: String?
+        package var line: Int
+        package var column: Int
+        package var unit: String?
+        package var key: String?
         /// Description of the problem and of the permitted values.
-        public var message: String
+        package var message: String
     }
 
     /// The name of the file, as given by the caller.
     public var file: String
-    /// The problems, at most `mostProblems`.
-    public var problems: [Problem]
-    /// Number of problems left out of `problems`.
+    package var problems: [Problem]
+    /// Number of problems left out of `messages`.
     public var omitted = 0
 
     /// The maximum number of reported problems, more than a person fixes in one pass.
@@ -36,15 +35,19 @@ public struct UnitsFileError: Error, Sendable, Hashable {
 }
 
 extension UnitsFileError: CustomStringConvertible {
-    /// One line for each problem: `UNITS.yaml:7:5: unit "web": key "importance": ...`.
-    public var description: String {
-        let lines = problems.map { problem in
+    /// One line for each problem, at most `mostProblems`: `UNITS.yaml:7:5: unit "web": key "importance": ...`.
+    public var messages: [String] {
+        problems.map { problem in
             let place = problem.line > 0 ? "\(file):\(problem.line):\(problem.column)" : file
             return [place, problem.unit.map { "unit \"\($0)\"" }, problem.key.map { "key \"\($0)\"" }, problem.message]
                 .compactMap(\.self).joined(
                     separator: ": ")
         }
-        return (lines + (omitted > 0 ? ["\(file): \(omitted) more"] : [])).joined(separator: "\n")
+    }
+
+    /// The messages, and the number of problems left out.
+    public var description: String {
+        (messages + (omitted > 0 ? ["\(file): \(omitted) more"] : [])).joined(separator: "\n")
     }
 }
 

@@ -114,7 +114,7 @@ import Testing
         #expect(try run(["caches", "--socket", path]).output.last?.hasPrefix("images  1 MiB") == true)
         #expect(try run(["tasks", "--socket", path]).status == 0)
         let diagnosis = try run(["doctor", "--socket", path])
-        #expect(diagnosis.output.first?.hasPrefix("footing: announced") == true && diagnosis.output.contains("caches     1 hold 1 MiB"))
+        #expect(diagnosis.output.first?.hasPrefix("support: announced") == true && diagnosis.output.contains("caches     1 hold 1 MiB"))
         #expect(try run(["doctor", "--pid", "\(getpid())"]).output.contains { $0.hasPrefix("resident") && $0.hasSuffix("process \(getpid())") })
         #expect(try run(["doctor", "--pid", "2147483647"]).status == 69 && run(["doctor", "--pid", "1", "--socket", path]).status == 64)
         #expect(

@@ -73,7 +73,7 @@ import Testing
         ("/sys/fs/cgroup/a/memory.pressure", "the group's tasks, since the group was made"),
     ])
     func `doctor names the group or host of the stall`(detail: String, whose: String) {
-        let capabilities = Capabilities(footing: .ownGroup, signals: [.init("stall", isLive: true, detail)])
+        let capabilities = Capabilities(support: .ownGroup, signals: [.init("stall", isLive: true, detail)])
         let reading = PressureReading(at: .zero, boundary: .maximum, limit: .mebibytes(64), stall: .init(some: .milliseconds(485)))
         let text = DoctorCommand.text(capabilities, reading)
         #expect(text.contains("stalled     485 ms: " + whose), "\(text)")

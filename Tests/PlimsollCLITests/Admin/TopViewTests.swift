@@ -36,7 +36,7 @@ import Testing
             "lifecycle":{"state":"active","stage":"complete","isReady":true,"warming":{},"scenes":0},"admissions":[],
             "counts":{"transitions":[],"dropped":[],"actions":[],"releases":{"count":0,"seconds":0,"byDuration":[],"askedBytes":0,"releasedBytes":0,
             "releasedVolatileBytes":0,"takenBytes":0,"residentFallBytes":0,"usageFallBytes":0}},
-            "actions":[\((0..<actions).map(action).joined(separator: ","))],"footing":"ownGroup","signals":[]}}
+            "actions":[\((0..<actions).map(action).joined(separator: ","))],"support":"ownGroup","signals":[]}}
             """
         return try AdminJSON().answer(Array(text.utf8))
     }

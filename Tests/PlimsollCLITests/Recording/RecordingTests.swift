@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct RecordingTests {
     private let header = Recording.Header(
-        plimsollRecording: 1, kernel: "6.1", processors: 2, footing: "ownGroup", liveSignals: ["usage", "stall"])
+        plimsollRecording: 1, kernel: "6.1", processors: 2, support: "ownGroup", liveSignals: ["usage", "stall"])
 
     private let readings = [
         PressureReading(at: .milliseconds(100), boundary: .maximum, limit: .mebibytes(512), usage: .mebibytes(100)),
@@ -83,7 +83,7 @@ import Testing
         ("hello\n", "not the header of a recording: not a JSON object"),
         ("\n", "not the header of a recording: not a JSON object"),
         (
-            "{\"plimsollRecording\":9,\"kernel\":\"\",\"processors\":1,\"footing\":\"\",\"liveSignals\":[]}\n",
+            "{\"plimsollRecording\":9,\"kernel\":\"\",\"processors\":1,\"support\":\"\",\"liveSignals\":[]}\n",
             "version 9 of the format; this program reads up to 1"
         ),
         ("", "the file is empty"),
@@ -93,7 +93,7 @@ import Testing
     }
 
     @Test func `the header names nothing of the host`() {
-        let header = Recording.Header.here(Capabilities(footing: .machine, signals: []))
+        let header = Recording.Header.here(Capabilities(support: .machine, signals: []))
         #expect(header.kernel.allSatisfy { $0.isNumber || $0 == "." })
         #expect(header.processors >= 1)
     }

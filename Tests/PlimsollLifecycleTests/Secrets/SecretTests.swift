@@ -206,7 +206,7 @@ import Testing
 
     /// Sees nothing.
     final class ScriptedSource: PressureSource {
-        var capabilities: Capabilities { Capabilities(footing: .inert, signals: []) }
+        var capabilities: Capabilities { Capabilities(support: .inert, signals: []) }
         func read(at: Duration) throws(PressureSourceError) -> PressureReading { PressureReading(at: at) }
         func wait(atMost limit: Duration) {}
         func wake() {}

@@ -15,7 +15,7 @@ import Testing
         mkfifo(fixture.root + "/fifo", 0o600)
         let source = Self.source(fixture, watch: "/fifo")
         #expect(source.capabilities["announced"]?.isLive == true)
-        #expect(source.capabilities.footing == .announced)
+        #expect(source.capabilities.support == .announced)
         #expect(try source.read(at: .zero).announced == nil)
         // The other side comes and goes; its going is not an announcement and not an end.
         for second in 1...3 {

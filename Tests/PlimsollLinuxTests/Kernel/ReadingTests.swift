@@ -166,7 +166,7 @@ import Testing
         let before = turner.kernel.ask { $0.reads["/proc/self/mountinfo"] ?? 0 }
         for _ in 0..<600 { #expect(try turner.read(after: .seconds(1)).boundary == .machine) }
         #expect(turner.kernel.ask { $0.reads["/proc/self/mountinfo"] ?? 0 } - before < 80)
-        #expect(turner.source.capabilities.footing == .machine)
+        #expect(turner.source.capabilities.support == .machine)
         turner.kernel.edit { $0.files.merge(Machines.version2()) { $1 } }
         var found = false
         for _ in 0..<120 where !found { found = try turner.read(after: .seconds(1)).boundary == .maximum }

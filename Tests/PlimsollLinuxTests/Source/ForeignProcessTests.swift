@@ -29,7 +29,7 @@ import Testing
         let (process, fixture) = try Self.process(Machines.version2(), isApart: isApart)
         let reading = try process.read(at: .zero), capabilities = process.capabilities
         #expect(reading.limit == .mebibytes(512) && reading.usage == .mebibytes(100) && reading.stall != nil)
-        #expect(capabilities.footing == .ownGroup && capabilities["resident"]?.detail == "/proc/4711/statm", "\(capabilities)")
+        #expect(capabilities.support == .ownGroup && capabilities["resident"]?.detail == "/proc/4711/statm", "\(capabilities)")
         #expect(capabilities["stall trigger"]?.isLive == false && capabilities["stall trigger"]?.detail.hasPrefix("not probed") == true)
         #expect(capabilities["announced"]?.detail == "$MEMORY_PRESSURE_WATCH is not set")
         withExtendedLifetime(fixture) {}

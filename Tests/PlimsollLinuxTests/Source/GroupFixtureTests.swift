@@ -75,7 +75,7 @@ final class Fixture {
         #expect(reading.usage == .mebibytes(100))
         #expect(reading.available == .mebibytes(412))
         #expect(reading.stall == .init(some: .milliseconds(1), full: .microseconds(500)))
-        #expect(source.capabilities.footing == .ownGroup)
+        #expect(source.capabilities.support == .ownGroup)
         #expect(source.capabilities["limit"]?.detail.contains("/box/main/memory.max") == true)
         #expect(source.footprint().usage == .mebibytes(100))
         withExtendedLifetime(fixture) {}
@@ -123,7 +123,7 @@ final class Fixture {
         #expect(reading.stall?.some == .milliseconds(1), "stall of the machine, not of a group that isn't ours")
         #expect(source.capabilities["limit"]?.detail.contains("/../..") == true)
         #expect(source.capabilities["limit"]?.remedy != nil)
-        #expect(source.capabilities.footing == .machine)
+        #expect(source.capabilities.support == .machine)
         withExtendedLifetime(fixture) {}
     }
 
@@ -222,7 +222,7 @@ final class Fixture {
     @Test func `a host without cgroups gives the machine's memory`() throws {
         let (source, reading, fixture) = try Self.source(Machines.processFiles)
         #expect(reading.boundary == .machine)
-        #expect(source.capabilities.footing == .machine)
+        #expect(source.capabilities.support == .machine)
         #expect(source.capabilities["limit"]?.detail.contains("/proc/self/cgroup") == true)
         withExtendedLifetime(fixture) {}
     }
@@ -231,7 +231,7 @@ final class Fixture {
         let fixture = Fixture([:])
         let source = LinuxPressureSource(kernel: HostKernel(root: fixture.root))
         #expect(throws: PressureSourceError.self) { try source.read(at: .zero) }
-        #expect(source.capabilities.footing == .inert)
+        #expect(source.capabilities.support == .inert)
         #expect(source.capabilities.signals.allSatisfy { !$0.isLive && !$0.detail.isEmpty })
         #expect(source.footprint() == Footprint())
     }

@@ -17,7 +17,7 @@ import Testing
         var all: [StateStoreReport] { reports.withLock { $0 } }
     }
 
-    private func store() -> FileStateStore { FileStateStore(directory: directory.path, onReport: reports.add) }
+    private func store() -> FileStateStore { FileStateStore(StateDirectory.shared(directory.path), report: reports.add) }
     private func bytes(_ name: String) throws -> [UInt8] { try Array(Data(contentsOf: directory.url(name))) }
     private func put(_ bytes: [UInt8], _ name: String) throws { try Data(bytes).write(to: directory.url(name)) }
     private func names() throws -> [String] { try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() }

@@ -52,7 +52,7 @@ import Testing
         let metrics = await pages.answer(.metrics, .init()).body
         #expect(metrics.contains(#"plimsoll_cache_bytes{cache="slow"}"#))
         async let _ = clock.pass()
-        let status = try StatusJSON.decode(await waiting.body)
+        let status = try ManagerStatus(json: await waiting.body)
         #expect(status.holders.first?.unansweredSeconds ?? 0 >= 1)
     }
 

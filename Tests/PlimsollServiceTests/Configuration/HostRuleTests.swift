@@ -38,7 +38,7 @@ import Testing
     private func pages() -> AdminPages {
         var settings = ServiceSettings()
         settings.adminHosts = ["ops.example"]
-        return AdminPages(ResourceService(manager, settings: settings), .init(allowsChanges: true, hosts: ["shop.Internal.", "no host", ""]))
+        return AdminPages(ResourceService(manager, settings: settings), allowsChanges: true, hosts: ["shop.Internal.", "no host", ""])
     }
 
     @Test(arguments: trusted)
@@ -109,8 +109,10 @@ import Testing
 
     @Test func `a manager without a service has pages, too`() async {
         let bare = AdminPages(
-            ResourceManager(source: ScriptedPressureSource()), .init(hosts: ["shop.internal"]))
-        #expect(await bare.answer(.status, .init(host: "shop.internal")).status == 200)
-        #expect(await bare.answer(.status, .init(host: "evil.example")).status == 421)
+            ResourceManager(source: ScriptedPressureSource()), hosts: ["shop.internal"])
+        #expect(await bare.answer(path: "/plimsoll", host: "shop.internal")?.status == 200)
+        #expect(await bare.answer(path: "/plimsoll", host: "evil.example")?.status == 421)
+        #expect(await bare.answer(path: "/plimsoll/", host: "shop.internal") == nil)
+        for path in AdminPages.paths { #expect(await bare.answer(path: path, host: nil) != nil) }
     }
 }

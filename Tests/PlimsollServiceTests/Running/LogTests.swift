@@ -143,7 +143,7 @@ final class LogBook: Sendable {
             group.cancelAll()
             try await group.waitForAll()
         }
-        #expect(book.entries.first?.message == "started watching memory" && book.entries.first?["footing"] == "announced")
+        #expect(book.entries.first?.message == "started watching memory" && book.entries.first?["support"] == "announced")
         let critical = book.entries.first { $0.message == "memory level became critical" }
         #expect(critical?["usage_bytes"] == "\(1010 << 20)" && critical?["limit_bytes"] == "\(1 << 30)")
         let last = book.entries.last { $0.message.hasPrefix("stopped watching memory") }

@@ -15,7 +15,7 @@ struct ShedStatusTests {
         #expect(shedder.begin(.normal) == nil)
         let admission = try #require(manager.status.admissions.first)
         #expect(admission.name == "front" && admission.running == 1 && admission.admitted == 1)
-        let decoded = try StatusJSON.decode(try StatusJSON.encode(manager.status))
+        let decoded = try ManagerStatus(json: manager.status.json())
         #expect(decoded.admissions == [admission])
     }
 
@@ -27,13 +27,13 @@ struct ShedStatusTests {
         let status = manager.status, requests = try #require(status.admissions.first?.requests)
         #expect(requests == shedder.counts && requests.admitted["critical"] == 1)
         #expect(requests.refused("sheddable") == 2 && requests.refused("normal") == 1 && requests.refused("critical") == 0)
-        let text = try StatusJSON.encode(status)
-        #expect(try StatusJSON.decode(text) == status)
+        let text = try status.json()
+        #expect(try ManagerStatus(json: text) == status)
         var object = try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
         var admissions = try #require(object["admissions"] as? [[String: Any]])
         admissions[0]["requests"] = nil
         object["admissions"] = admissions
-        let older = try StatusJSON.decode(String(decoding: JSONSerialization.data(withJSONObject: object), as: UTF8.self))
+        let older = try ManagerStatus(json: String(decoding: JSONSerialization.data(withJSONObject: object), as: UTF8.self))
         #expect(older.admissions.first?.requests == nil && older.admissions.first?.refused == 3)
     }
 
@@ -56,7 +56,7 @@ struct ShedStatusTests {
 
     @Test func `pressure makes a service unready only where configured, and then only while quiescing`() async throws {
         try await manager.lifecycle.launch()
-        let pages = AdminPages(manager), strict = AdminPages(manager, .init(isUnreadyWhenQuiescing: true))
+        let pages = AdminPages(manager), strict = AdminPages(manager, isUnreadyWhenQuiescing: true)
         for (level, isQuiescing, expected) in [
             (PressureLevel.normal, false, 200), (.warning, false, 200), (.critical, false, 200), (.critical, true, 503), (.normal, false, 200),
         ] {
@@ -70,7 +70,7 @@ struct ShedStatusTests {
     }
 
     @Test func `changes are refused unless allowed and asked for by our own page`() async {
-        let closed = AdminPages(manager, .init(hosts: ["demo"])), open = AdminPages(manager, .init(allowsChanges: true, hosts: ["demo"]))
+        let closed = AdminPages(manager, hosts: ["demo"]), open = AdminPages(manager, allowsChanges: true, hosts: ["demo"])
         func status(_ pages: AdminPages, origin: String?, host: String? = "demo:8080", site: String? = nil, level: String = "normal") async -> Int {
             await pages.answer(
                 .simulate, .init(method: "POST", query: ["level": level], host: host, origin: origin, fetchSite: site)
@@ -114,7 +114,7 @@ struct ShedStatusTests {
     }
 
     @Test func `each page names the allowed methods`() async {
-        let pages = AdminPages(manager, .init(allowsChanges: true))
+        let pages = AdminPages(manager, allowsChanges: true)
         for page in AdminPages.Page.allCases {
             let answer = await pages.answer(page, .init(method: "BREW"))
             #expect(answer.status == 405 && answer.headers["allow"]?.isEmpty == false, "\(page)")
@@ -128,13 +128,13 @@ struct ShedStatusTests {
         let pages = AdminPages(manager)
         for (text, count) in [("0", 0), ("3", 3), ("256", 5)] {
             let answer = await pages.answer(.status, .init(query: ["actions": text]))
-            #expect(try StatusJSON.decode(answer.body).actions.count == count)
+            #expect(try ManagerStatus(json: answer.body).actions.count == count)
         }
         for text in ["-1", "257", "many", ""] { #expect(await pages.answer(.status, .init(query: ["actions": text])).status == 400) }
     }
 
     @Test func `the page has no outside reference, and a new nonce each time`() async throws {
-        let pages = AdminPages(manager, .init(title: "a <b>\"&"))
+        let pages = AdminPages(manager, title: "a <b>\"&")
         let first = await pages.answer(.ui, .init()), second = await pages.answer(.ui, .init())
         #expect(first.headers["content-security-policy"] != second.headers["content-security-policy"])
         let policy = try #require(first.headers["content-security-policy"])

@@ -126,7 +126,7 @@ private final class SilentSource: PressureSource {
 
     var isOver: Bool { hasEnded.withLock { $0 } }
 
-    var capabilities: Capabilities { Capabilities(footing: .ownGroup, signals: []) }
+    var capabilities: Capabilities { Capabilities(support: .ownGroup, signals: []) }
     var rings: Bool { true }
 
     func read(at: Duration) throws(PressureSourceError) -> PressureReading {

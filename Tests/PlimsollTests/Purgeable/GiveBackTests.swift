@@ -113,7 +113,7 @@ import Testing
     }
 
     private struct UnreadableSource: PressureSource {
-        var capabilities: Capabilities { Capabilities(footing: .inert, signals: []) }
+        var capabilities: Capabilities { Capabilities(support: .inert, signals: []) }
         var rings: Bool { false }
         func read(at: Duration) throws(PressureSourceError) -> PressureReading { throw PressureSourceError("nothing") }
         func wait(atMost limit: Duration) {}

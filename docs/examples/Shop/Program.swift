@@ -20,7 +20,7 @@ enum Program {
         let plimsoll = ResourceService(manager, settings: settings, logger: logger)
         let shop = Shop(manager, batch: .seconds(own.int(forKey: "batchSeconds", default: 2)))
         // Without a service manager nobody keeps anything, and each run begins with nothing.
-        if let serviceManager = try ServiceManager() { shop.keep(in: ServiceManagerStateStore(serviceManager)) }
+        if let store = try ServiceManagerStateStore() { shop.keep(in: store) }
         let group = ServiceGroup(
             configuration: .init(
                 services: [.init(service: plimsoll), .init(service: shop), .init(service: plimsoll.shutdownBeacon)],

@@ -1,30 +1,30 @@
 import Synchronization
 
 /// The status of a registered purgeable.
-public struct HolderStatus: Sendable, Hashable, Codable {
+package struct HolderStatus: Sendable, Hashable, Codable {
     /// Name of the purgeable; not necessarily unique.
-    public var name: String
+    package var name: String
     /// Group path, names joined by slashes; empty for none.
-    public var group: String
+    package var group: String
     /// Tags given at registration.
-    public var tags: [String]
+    package var tags: [String]
     /// `trivial`, `cheap`, `expensive` or `precious`.
-    public var rebuildCost: String
+    package var rebuildCost: String
     /// True if the purgeable is asked under pressure.
-    public var releasesUnderPressure: Bool
+    package var releasesUnderPressure: Bool
     /// Held bytes.
-    public var heldBytes: Int
+    package var heldBytes: Int
     /// Held bytes in volatile pages, which the kernel may reclaim; `nil` if the purgeable has no volatile memory.
-    public var volatileBytes: Int?
+    package var volatileBytes: Int?
     /// Limit in bytes; `nil` for none, or if the limit is not known.
-    public var limitBytes: Int?
+    package var limitBytes: Int?
     /// Observed rebuild time in nanoseconds a byte; `nil` if not known.
-    public var rebuildNanosecondsPerByte: Double?
+    package var rebuildNanosecondsPerByte: Double?
     /// Cache statistics; `nil` if the purgeable keeps none.
-    public var cache: CacheStatistics?
+    package var cache: CacheStatistics?
     /// Time for which the purgeable's code has not returned from a call, if a second or more. The other numbers are
     /// then those of the last answer.
-    public var unansweredSeconds: Double?
+    package var unansweredSeconds: Double?
 }
 
 extension HolderStatus {

@@ -1,71 +1,71 @@
 /// Counts of a manager since creation. Numbers only grow.
-public struct ManagerCounts: Sendable, Hashable, Codable {
+package struct ManagerCounts: Sendable, Hashable, Codable {
     /// Changes of level, by new level and evidence.
-    public var transitions: [Transition]
+    package var transitions: [Transition]
     /// Events and reports that were not delivered, by reason.
-    public var dropped: [Dropped]
+    package var dropped: [Dropped]
     /// Actions, by kind, mode and outcome.
-    public var actions: [Action]
+    package var actions: [Action]
     /// Releases carried out, for any initiator.
-    public var releases: Releases
+    package var releases: Releases
 
     /// Changes of level to one level on one kind of evidence. A change on several kinds counts for each kind.
-    public struct Transition: Sendable, Hashable, Codable {
+    package struct Transition: Sendable, Hashable, Codable {
         /// The new level.
-        public var to: String
+        package var to: String
         /// A name of `PressureEvidence`; `none` for a fall.
-        public var source: String
+        package var source: String
         /// Number of changes.
-        public var count: Int
+        package var count: Int
     }
 
     /// Events that were not delivered.
-    public struct Dropped: Sendable, Hashable, Codable {
+    package struct Dropped: Sendable, Hashable, Codable {
         /// `superseded`: a newer event came before delivery. `rested`: the level was announced a short while ago.
         /// `overwritten`: a listener was too slow for the journal.
-        public var reason: String
+        package var reason: String
         /// Number of events.
-        public var count: Int
+        package var count: Int
     }
 
     /// Actions of one kind, mode and outcome.
-    public struct Action: Sendable, Hashable, Codable {
+    package struct Action: Sendable, Hashable, Codable {
         /// Kind of the actions (`ActionKind`).
-        public var action: String
+        package var action: String
         /// `live`, `dry run` or `simulated`.
-        public var mode: String
+        package var mode: String
         /// `done`, `refused` or `overran`.
-        public var outcome: String
+        package var outcome: String
         /// Number of actions.
-        public var count: Int
+        package var count: Int
     }
 
     /// Requests and measured effects of releases.
-    public struct Releases: Sendable, Hashable, Codable {
+    package struct Releases: Sendable, Hashable, Codable {
         /// Number of releases.
-        public var count = 0
+        package var count = 0
         /// Total duration.
-        public var seconds = 0.0
+        package var seconds = 0.0
         /// Number of releases up to each of `bounds`, then the number of longer ones.
-        public var byDuration = [Int](repeating: 0, count: Releases.bounds.count + 1)
+        package var byDuration = [Int](repeating: 0, count: Releases.bounds.count + 1)
         /// Bytes requested from purgeables.
-        public var askedBytes = 0
+        package var askedBytes = 0
         /// Bytes that purgeables report as released, without volatile memory.
-        public var releasedBytes = 0
+        package var releasedBytes = 0
         /// Bytes of volatile memory that purgeables report as released.
-        public var releasedVolatileBytes = 0
+        package var releasedVolatileBytes = 0
         /// Volatile memory found to be reclaimed by the kernel.
-        public var takenBytes = 0
+        package var takenBytes = 0
         /// Sum of the measured falls of the resident set, without increases.
-        public var residentFallBytes = 0
+        package var residentFallBytes = 0
         /// Sum of the measured falls of the group's usage, without increases.
-        public var usageFallBytes = 0
+        package var usageFallBytes = 0
 
         /// Upper bounds of the duration histogram in seconds, ascending.
-        public static let bounds = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5]
+        package static let bounds = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5]
 
         /// Creates counts of zero.
-        public init() {}
+        package init() {}
     }
 }
 

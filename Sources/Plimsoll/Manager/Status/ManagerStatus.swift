@@ -1,5 +1,9 @@
 /// A snapshot of all that a manager knows, for people and programs outside: an admin endpoint, a page or a scraper.
 ///
+/// The properties are the figures that a program asks for most. All the rest is in the JSON form (`Codable`, or
+/// `json` of PlimsollService), which docs/operations describes: memory, caches, tasks, life cycle, admissions, counts
+/// and actions.
+///
 /// Plain values in base units (bytes, seconds, shares from 0 to 1) under stable names. Programs of other versions
 /// read the JSON form: they use the fields they know and ignore the rest. Names of levels, states and actions are
 /// text for the same reason.
@@ -11,128 +15,147 @@ public struct ManagerStatus: Sendable, Hashable, Codable {
     /// True if actions are only decided and reported.
     public var isDryRun: Bool
     /// Memory at the loop's last reading; `nil` before the first reading.
-    public var memory: MemoryStatus?
+    package var memory: MemoryStatus?
     /// Registered purgeables, in the order of asking.
-    public var holders: [HolderStatus]
+    package var holders: [HolderStatus]
     /// Background tasks.
-    public var tasks: TasksStatus
+    package var tasks: TasksStatus
     /// Life-cycle state of the process.
-    public var lifecycle: LifecycleStatus
+    package var lifecycle: LifecycleStatus
     /// Admission controls, in the order of addition.
-    public var admissions: [AdmissionStatus]
+    package var admissions: [AdmissionStatus]
     /// Counts since the manager was created.
-    public var counts: ManagerCounts
+    package var counts: ManagerCounts
     /// The last actions, oldest first.
-    public var actions: [ActionStatus]
-    /// The best footing available (`Capabilities.Footing`).
-    public var footing: String
+    package var actions: [ActionStatus]
+    /// The best support available: `announced`, `ownGroup`, `machine`, `events`, `polling`, `custom` or `inert`, in
+    /// falling order of available information.
+    public var support: String
     /// The signals, each live or with the reason why not.
     public var signals: [Capabilities.Signal]
+
+    /// Usage charged where the limit applies, at the loop's last reading; `nil` before the first reading.
+    public var usageBytes: Int? { memory?.usageBytes }
+    /// The tightest limit; `nil` if no limit is known.
+    public var limitBytes: Int? { memory?.limitBytes }
+    /// Bytes that can still be allocated; `nil` without a limit.
+    public var availableBytes: Int? { memory?.availableBytes }
+    /// The process's resident set.
+    public var residentBytes: Int? { memory?.residentBytes }
+    /// Volatile memory that the kernel has reclaimed; `nil` if the kernel does not count.
+    public var lazyFreedBytes: Int? { memory?.lazyFreedBytes }
+    /// Number of changes of level since the manager was created. A change on several kinds of evidence counts for
+    /// each kind.
+    public var levelChanges: Int { counts.transitions.reduce(0) { $0 &+ $1.count } }
+    /// Number of releases since the manager was created.
+    public var releases: Int { counts.releases.count }
+    /// Bytes that purgeables report as released since the manager was created, volatile memory included.
+    public var releasedBytes: Int { counts.releases.releasedBytes &+ counts.releases.releasedVolatileBytes }
 }
 
 /// Memory at the loop's last reading.
-public struct MemoryStatus: Sendable, Hashable, Codable {
+package struct MemoryStatus: Sendable, Hashable, Codable {
     /// Time of the reading.
-    public var atSeconds: Double
+    package var atSeconds: Double
     /// Kind of the tightest limit: `maximum`, `high`, `machine` or `none`.
-    public var boundary: String
+    package var boundary: String
     /// The tightest limit; `nil` if no limit is known.
-    public var limitBytes: Int?
+    package var limitBytes: Int?
     /// Usage at which the level `warning` begins; `nil` without a limit.
-    public var warningLineBytes: Int?
+    package var warningLineBytes: Int?
     /// Usage at which the level `critical` begins; `nil` without a limit.
-    public var criticalLineBytes: Int?
+    package var criticalLineBytes: Int?
     /// Usage charged where the limit applies.
-    public var usageBytes: Int
+    package var usageBytes: Int
     /// `usageBytes` less inactive page cache: the figure that orchestrators use.
-    public var workingSetBytes: Int
+    package var workingSetBytes: Int
     /// Bytes that can still be allocated; `nil` without a limit.
-    public var availableBytes: Int?
+    package var availableBytes: Int?
     /// The process's resident set.
-    public var residentBytes: Int
+    package var residentBytes: Int
     /// Bytes held by registered caches on the heap, by their own accounting.
-    public var chargedBytes: Int
+    package var chargedBytes: Int
     /// Bytes mapped by registered purgeables as volatile memory.
-    public var volatileBytes: Int
+    package var volatileBytes: Int
     /// Volatile memory that the kernel has reclaimed since the group was created; `nil` if the kernel does not
     /// count.
-    public var lazyFreedBytes: Int?
+    package var lazyFreedBytes: Int?
     /// Time in which at least one task stalled on memory, since the group was created; `nil` if the kernel keeps no
     /// such time.
-    public var stallSomeSeconds: Double?
+    package var stallSomeSeconds: Double?
     /// Time in which all tasks stalled on memory, under the same conditions.
-    public var stallFullSeconds: Double?
+    package var stallFullSeconds: Double?
     /// `memory.events` of the group; `nil` if the kernel keeps none.
-    public var events: PressureReading.EventCounts?
+    package var events: PressureReading.EventCounts?
     /// Level of this reading alone, in the form of `level`.
-    public var observed: String
+    package var observed: String
     /// The level that readings support now, without the hold; load is shed by this level. `nil` from a version
     /// without the field.
-    public var present: String?
+    package var present: String?
     /// Time at which the level in force falls a step, if readings stay clear of its line from now on; on the
     /// manager's clock. `nil` while the last reading supports the level, and from a version without the field.
-    public var heldUntilSeconds: Double?
+    package var heldUntilSeconds: Double?
     /// The evidence that last supported a held level, comma separated; `nil` under the conditions of
     /// `heldUntilSeconds`.
-    public var heldFor: String?
+    package var heldFor: String?
     /// Evidence behind the level, comma separated; `none` if there is none.
-    public var evidence: String
+    package var evidence: String
     /// Bytes to free.
-    public var shortfallBytes: Int
+    package var shortfallBytes: Int
     /// Bytes that caches may still take before usage reaches the line; `nil` if no limit is known.
-    public var roomBytes: Int?
+    package var roomBytes: Int?
     /// Growth of unreclaimable memory that lasts, or that shows no sign of ending.
-    public var growthBytesPerSecond: Int
+    package var growthBytesPerSecond: Int
     /// Largest recent burst, for which caches leave headroom. `nil` from a version without the field.
-    public var burstBytes: Int?
+    package var burstBytes: Int?
     /// Time until the limit at that growth; `nil` when not growing.
-    public var timeLeftSeconds: Double?
+    package var timeLeftSeconds: Double?
     /// Share of the last ten seconds in which at least one task stalled on memory.
-    public var stallShare: Double
+    package var stallShare: Double
 }
 
 /// Background tasks, including those of scenes.
-public struct TasksStatus: Sendable, Hashable, Codable {
+package struct TasksStatus: Sendable, Hashable, Codable {
     /// Running tasks.
-    public var running: Int
+    package var running: Int
     /// Running tasks that have been asked to stop.
-    public var expiring: Int
+    package var expiring: Int
     /// Tasks that ended without having been asked to stop, so far.
-    public var ended: Int
+    package var ended: Int
     /// Tasks that ended in time after they were asked to stop.
-    public var expired: Int
+    package var expired: Int
     /// Tasks that had not ended by their deadline.
-    public var givenUp: Int
+    package var givenUp: Int
     /// Tasks dropped without an end.
-    public var leaked: Int
+    package var leaked: Int
     /// Tasks that were refused.
-    public var refused: Int
+    package var refused: Int
     /// Time left for the process in the background; `nil` in the foreground.
-    public var allowanceLeftSeconds: Double?
+    package var allowanceLeftSeconds: Double?
     /// The oldest running tasks, at most `ManagerStatus.mostTasks`.
-    public var oldest: [BackgroundTaskStatus]
+    package var oldest: [BackgroundTaskStatus]
 }
 
 /// Life-cycle state of the process.
-public struct LifecycleStatus: Sendable, Hashable, Codable {
+package struct LifecycleStatus: Sendable, Hashable, Codable {
     /// `notRunning`, `suspended`, `background`, `inactive` or `active`.
-    public var state: String
+    package var state: String
     /// Stage of the launch: `starting`, `restoring`, `warming` or `complete`.
-    public var stage: String
+    package var stage: String
     /// True if the process should receive work.
-    public var isReady: Bool
+    package var isReady: Bool
     /// The reason if the process is not ready.
-    public var reason: String?
+    package var reason: String?
     /// Parts that are still loading, each with the share done.
-    public var warming: [String: Double]
+    package var warming: [String: Double]
     /// Number of scenes.
-    public var scenes: Int
+    package var scenes: Int
     /// End of the previous run: `none`, `clean`, `crashed` (a kill included), `failedLaunch`, `killedByOperator` or
     /// `unknown`. `nil` before the launch has read the record, and from a version without the field.
-    public var previousRun: String?
+    package var previousRun: String?
 
     /// Creates the status of a process whose life cycle is not driven: active and ready.
-    public init(
+    package init(
         state: String = "active", stage: String = "complete", isReady: Bool = true, reason: String? = nil,
         warming: [String: Double] = [:], scenes: Int = 0, previousRun: String? = nil
     ) {
@@ -147,29 +170,29 @@ public struct LifecycleStatus: Sendable, Hashable, Codable {
 }
 
 /// An admission control, which gives way when memory is short.
-public struct AdmissionStatus: Sendable, Hashable, Codable {
+package struct AdmissionStatus: Sendable, Hashable, Codable {
     /// Name of the admission control; not necessarily unique.
-    public var name: String
+    package var name: String
     /// Requests running now.
-    public var running: Int
+    package var running: Int
     /// Requests waiting now.
-    public var waiting: Int
+    package var waiting: Int
     /// Current concurrency limit; `Int.max` for no limit.
-    public var limit: Int
+    package var limit: Int
     /// Requests admitted so far.
-    public var admitted: UInt64
+    package var admitted: UInt64
     /// Requests refused at once so far.
-    public var refused: UInt64
+    package var refused: UInt64
     /// Requests refused a second since memory became short; `nil` while memory is plentiful, and if the member does
     /// not report a rate.
-    public var refusedPerSecond: Double?
+    package var refusedPerSecond: Double?
     /// Requests that gave up waiting so far.
-    public var expired: UInt64
+    package var expired: UInt64
     /// Counts by priority; `nil` if requests have no priority.
-    public var requests: RequestCounts?
+    package var requests: RequestCounts?
 
     /// Creates a status.
-    public init(
+    package init(
         name: String, running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64,
         refusedPerSecond: Double? = nil, expired: UInt64, requests: RequestCounts? = nil
     ) {

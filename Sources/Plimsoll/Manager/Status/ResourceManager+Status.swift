@@ -2,7 +2,7 @@ import Synchronization
 
 extension ManagerStatus {
     /// Maximum number of listed tasks. Further tasks are only counted.
-    public static let mostTasks = 64
+    package static let mostTasks = 64
 }
 
 extension ResourceManager {
@@ -11,7 +11,7 @@ extension ResourceManager {
     /// May be read at any rate and at any level. The path that frees memory waits for a status only at a few short
     /// locks, and allocates nothing for a status. Each purgeable is asked for its bytes, unless a call into that
     /// purgeable is under way. A purgeable whose code does not return within a second is marked
-    /// (`HolderStatus.unansweredSeconds`); the status then shows the last answer.
+    /// (`unansweredSeconds`); the status then shows the last answer.
     ///
     /// - Complexity: O(purgeables + scenes), plus O(running background tasks) up to a bound for the process and
     ///   for each scene: a million tasks cost no more than some hundred.
@@ -24,7 +24,7 @@ extension ResourceManager {
             atSeconds: now.inSeconds, level: "\(level)", isDryRun: isDryRun, memory: memoryStatus,
             holders: entries.map { HolderStatus($0, at: now) }, tasks: tasksStatus,
             lifecycle: LifecycleStatus(), admissions: [], counts: counts, actions: reports.map { ActionStatus($0) },
-            footing: capabilities.footing.rawValue, signals: capabilities.signals)
+            support: capabilities.support.rawValue, signals: capabilities.signals)
         for part in parts.joined.all { part.describe(in: &status) }
         return status
     }
@@ -39,7 +39,7 @@ extension ResourceManager {
     }
 
     /// Counts since the manager was created.
-    public var counts: ManagerCounts {
+    package var counts: ManagerCounts {
         parts.journal.tally.counts(superseded: parts.observers.superseded, overwritten: parts.journal.overwritten)
     }
 

@@ -6,17 +6,28 @@ import PlimsollLifecycle
 public enum Report {
     /// Prints one line of words for `matrix`, one for people, and ends the process: no more may be freed in a split heap.
     public static func finish(_ more: String...) async -> Never {
-        let allocator = HeapAllocator.current
-        var words = ["\(allocator.kind)", "\(allocator.ownership)", allocator.signal.isLive ? "live" : "dead"]
-        if allocator.canGiveBack {
-            words.append(returnsFreedMemory(allocator) ? "returned" : "kept")
+        guard let allocator = ResourceManager(source: NothingKnown()).capabilities["allocator"] else { _exit(1) }
+        var words = [owner(allocator.detail), allocator.isLive ? "live" : "dead"]
+        if ResourceManager.giveBackHeap() {
+            words.append(returnsFreedMemory() ? "returned" : "kept")
             words.append(await returnsInBackground() ? "background" : "kept-in-background")
         }
-        if let sample = allocator.sample() { words.append(sample.isPlausible ? "sampled" : "nonsense \(sample)") }
+        if let heap = ResourceManager.heap {
+            let isPlausible = heap.allocated > 1024 && heap.active >= heap.allocated && heap.resident >= heap.active
+            words.append(isPlausible ? "sampled" : "nonsense \(heap)")
+        }
         print((words + more).joined(separator: " "))
-        print(allocator.signal.detail, allocator.signal.remedy.map { "; do: \($0)" } ?? "", separator: "")
+        print(allocator.detail, allocator.remedy.map { "; do: \($0)" } ?? "", separator: "")
         fflush(nil)
         _exit(0)
+    }
+
+    /// The allocator, and how much of malloc is its own, by the words for an operator.
+    private static func owner(_ detail: String) -> String {
+        let words = detail.split { $0 == " " || $0 == "," }
+        if detail.hasPrefix("split heap: malloc is ") { return "\(words[4]) split" }
+        if detail.hasPrefix("malloc is not the C library's") { return "unknown notOwned" }
+        return "\(words[0]) \(detail.contains("does not own malloc") ? "notOwned" : "owned")"
     }
 
     private static let count = 16 << 10, size = 4096
@@ -35,12 +46,11 @@ public enum Report {
     private static func isReturned(from peak: Int) -> Bool { peak - resident > count * size / 10 * 9 }
 
     /// Whether nine tenths of that are out of memory once they were freed and asked for.
-    private static func returnsFreedMemory(_ allocator: HeapAllocator) -> Bool {
+    private static func returnsFreedMemory() -> Bool {
         let peak = fillAndFree()
-        allocator.giveBack(.light)
         // jemalloc's own thread may just now be at it, and what it has in hand leaves when it is done.
         for _ in 0..<10_000 {
-            allocator.giveBack(.full)
+            ResourceManager.giveBackHeap()
             if isReturned(from: peak) { return true }
             sched_yield()
         }
@@ -65,7 +75,7 @@ public enum Report {
 
     /// Memory of which nothing is to be seen.
     private struct NothingKnown: PressureSource {
-        var capabilities: Capabilities { Capabilities(footing: .inert, signals: []) }
+        var capabilities: Capabilities { Capabilities(signals: []) }
         var rings: Bool { false }
         func read(at time: Duration) throws(PressureSourceError) -> PressureReading { PressureReading(at: time) }
         func wait(atMost limit: Duration) {}
@@ -86,8 +96,4 @@ public enum Report {
             return strtol(second!, nil, 10) * sysconf(Int32(_SC_PAGESIZE))
         }
     }
-}
-
-extension HeapSample {
-    fileprivate var isPlausible: Bool { allocated > .kibibytes(1) && active >= allocated && resident >= active }
 }

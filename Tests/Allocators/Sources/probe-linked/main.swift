@@ -5,7 +5,8 @@ import Report
 
 /// The thread and the decay time, "untouched" if set-up is refused as it must be where another owns malloc.
 func settings() -> String {
-    guard HeapAllocator.current.ownership == .owned else {
+    // Without jemalloc's figures, jemalloc does not own malloc.
+    guard ResourceManager.heap != nil else {
         do throws(JemallocError) { try Jemalloc.setUp() } catch { return "untouched" }
         return "set up, although it does not own malloc"
     }
@@ -19,7 +20,7 @@ func isBackAfterFork() -> Bool {
     let fork = unsafeBitCast(dlsym(nil, "fork"), to: (@convention(c) () -> pid_t).self)
     let child = fork()
     if child == 0 {
-        HeapAllocator.current.giveBack(.light)
+        ResourceManager.giveBackHeap()
         _exit(Jemalloc.settings?.hasBackgroundThread == true ? 0 : 1)
     }
     var status: Int32 = -1

@@ -35,7 +35,7 @@ struct ServeCommand: AsyncParsableCommand {
         let shedding = LoadSheddingMiddleware<BasicRequestContext>(manager) { request, _ in DemoSite.priority(request.uri.path) }
 
         let router = Router()
-        router.addPlimsollRoutes(plimsoll, .init(title: "Plimsoll web demo", allowsChanges: allowsChanges))
+        router.addPlimsollRoutes(AdminPages(plimsoll, title: "Plimsoll web demo", allowsChanges: allowsChanges))
         router.add(middleware: shedding)
         site.addRoutes(to: router)
 
@@ -57,12 +57,11 @@ struct ServeCommand: AsyncParsableCommand {
     private func summary(of manager: ResourceManager, _ shedder: RequestShedder) -> String {
         let status = manager.status, counts = shedder.counts
         let refused = counts.refused.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value.values.reduce(0, +))" }.joined(separator: ", ")
-        let changes = status.counts.transitions.reduce(0) { $0 + $1.count }
         return """
             requests served: \(counts.admitted.values.reduce(0, +)), shed: \(refused)
-            changes of level: \(changes), releases: \(status.counts.releases.count), \
-            of \(ByteCount(status.counts.releases.releasedBytes + status.counts.releases.releasedVolatileBytes))
-            resident at the end: \(ByteCount(status.memory?.residentBytes ?? 0))
+            changes of level: \(status.levelChanges), releases: \(status.releases), \
+            of \(ByteCount(status.releasedBytes))
+            resident at the end: \(ByteCount(status.residentBytes ?? 0))
             """
     }
 }

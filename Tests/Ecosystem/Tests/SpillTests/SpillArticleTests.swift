@@ -12,7 +12,7 @@ import Testing
         let cache = PurgeableCache<String, [UInt8]>("thumbnails", limit: .mebibytes(1)) { _, bytes in bytes.count },
             manager = ResourceManager(source: ScriptedPressureSource())
         let port = Loopback.freePort(), id = "x"
-        let store = MemcachedStore(host: "127.0.0.1", port: port)
+        let store = SpillStore.memcached(host: "127.0.0.1", port: port)
         let thumbnails = SpilledCache(cache, to: store, manager: manager)
         let image = try await thumbnails.value(forKey: id) { try await render(id) }
         #expect(image == [120] && thumbnails.statistics.unanswered + thumbnails.statistics.skipped == 1)

@@ -8,7 +8,7 @@ import Testing
 /// The queue before the store is memory too: bounded, first to go, and shut while memory is critical.
 @Suite(.timeLimit(.minutes(5))) struct SpillPressureTests {
     /// A store in this process that can be held up, and that can be told to fail.
-    final class HeldStore: SpillStore, SpillConnection {
+    final class HeldStore: SpillConnection, Sendable {
         struct State {
             var records: [String: [UInt8]] = [:]
             var isHeld = false
@@ -16,10 +16,8 @@ import Testing
             var calls = 0
         }
         let state = Mutex(State())
-        var name: String { "held store" }
-        var mostBytes: Int { 100_000 }
+        var store: SpillStore { SpillStore(name: "held store", mostBytes: 100_000) { _ in self } }
 
-        func connect(within timeout: Duration) throws(SpillError) -> any SpillConnection { self }
         private func pass() throws(SpillError) {
             state.withLock { $0.calls += 1 }
             while state.withLock({ $0.isHeld }) { yieldThread() }
@@ -38,7 +36,7 @@ import Testing
             state.withLock { $0.records[key] = nil }
         }
         func hold(_ isHeld: Bool) { state.withLock { $0.isHeld = isHeld } }
-        func fail(_ kind: SpillError.Kind?) { state.withLock { $0.problem = kind.map { SpillError($0, "held store: told to fail") } } }
+        func fail(_ problem: SpillError?) { state.withLock { $0.problem = problem } }
         var calls: Int { state.withLock { $0.calls } }
     }
 
@@ -51,7 +49,7 @@ import Testing
     @Test func `a purge returns while the store hangs, and the oldest queued value is dropped`() async throws {
         let store = HeldStore()
         store.hold(true)
-        let texts = SpilledTexts(store, limits: limits(bytes: .bytes(20_000)))
+        let texts = SpilledTexts(store.store, limits: limits(bytes: .bytes(20_000)))
         // Each returns: nobody waits for the store.
         texts.spill(0..<100)
         let statistics = texts.spilled.statistics
@@ -66,7 +64,7 @@ import Testing
     }
 
     @Test func `the manager counts queued values, and releases them first`() async throws {
-        let store = HeldStore(), texts = SpilledTexts(store, limits: limits())
+        let store = HeldStore(), texts = SpilledTexts(store.store, limits: limits())
         let run = Task { [manager = texts.manager] in try await manager.run() }
         texts.source.push(usage: .mebibytes(100), limit: .gibibytes(1))
         await texts.source.settled()
@@ -85,12 +83,12 @@ import Testing
         try await run.value
     }
 
-    @Test(arguments: [SpillError.Kind.unanswered, .nonsense, .refused, .unreachable])
-    func `a failed removal forgets all records, so that no stale value is found`(kind: SpillError.Kind) async throws {
-        let store = HeldStore(), texts = SpilledTexts(store)
+    @Test(arguments: [SpillError.unanswered("told to fail"), .nonsense("told to"), .refused("told to"), .unreachable("told to")])
+    func `a failed removal forgets all records, so that no stale value is found`(problem: SpillError) async throws {
+        let store = HeldStore(), texts = SpilledTexts(store.store)
         texts.spill(0..<5)
         await texts.written(5)
-        store.fail(kind)
+        store.fail(problem)
         texts.spilled.removeValue(forKey: "key 3")
         await until { texts.spilled.statistics.forgotten == 1 }
         store.fail(nil)
@@ -100,7 +98,7 @@ import Testing
     }
 
     @Test func `a value during removal is not found, and a value during writing is found`() async throws {
-        let store = HeldStore(), texts = SpilledTexts(store)
+        let store = HeldStore(), texts = SpilledTexts(store.store)
         texts.spill(0..<1)
         await texts.written(1)
         store.hold(true)
@@ -121,8 +119,8 @@ import Testing
     }
 
     @Test func `a put that the server may still carry out late is never found after the next change`() async throws {
-        let store = HeldStore(), texts = SpilledTexts(store)
-        store.fail(.unanswered)
+        let store = HeldStore(), texts = SpilledTexts(store.store)
+        store.fail(.unanswered("held store: told to fail"))
         texts.spill(0..<1, "old")
         await until { texts.spilled.statistics.failures == 1 }
         store.fail(nil)
@@ -137,8 +135,8 @@ import Testing
         let store = HeldStore()
         var limits = limits()
         (limits.shortestPause, limits.longestPause) = (.seconds(3600), .seconds(3600))
-        let texts = SpilledTexts(store, limits: limits)
-        store.fail(.unreachable)
+        let texts = SpilledTexts(store.store, limits: limits)
+        store.fail(.unreachable("held store: told to fail"))
         for key in 0..<3 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
         await until { texts.spilled.statistics.isStoreDown }
         let calls = store.calls
@@ -149,10 +147,10 @@ import Testing
     }
 
     @Test func `bent, cut and foreign records are misses`() async throws {
-        let store = HeldStore(), texts = SpilledTexts(store, generation: 7)
+        let store = HeldStore(), texts = SpilledTexts(store.store, generation: 7)
         texts.spill(0..<1)
         await texts.written(1)
-        #expect(try await SpilledTexts(store, generation: 7).text("key 0", loaded: "loaded").hasPrefix("text 0"))
+        #expect(try await SpilledTexts(store.store, generation: 7).text("key 0", loaded: "loaded").hasPrefix("text 0"))
         let records = store.state.withLock { $0.records }
         let good = try #require(records.values.first)
         var wrongs = (0..<good.count).filter { $0 < 40 || $0 % 97 == 0 }.map { Array(good.prefix($0)) }
@@ -166,7 +164,7 @@ import Testing
             // A store of its own: what is found to be bent is removed.
             let store = HeldStore()
             store.state.withLock { $0.records = records.mapValues { _ in wrong } }
-            let reader = SpilledTexts(store, generation: 7)
+            let reader = SpilledTexts(store.store, generation: 7)
             #expect(try await reader.text("key 0", loaded: "loaded") == "loaded")
             #expect(reader.spilled.statistics.damaged == 1, "\(reader.spilled.statistics)")
         }
@@ -176,10 +174,10 @@ import Testing
         struct Refused: Error {}
         let store = HeldStore(), manager = ResourceManager(source: ScriptedPressureSource())
         let cache = PurgeableCache<String, Int>("numbers", cost: { _, _ in 1 })
-        let codec = SpillCodec<Int>(
-            byteCount: { $0 == 1 ? 1_000_000 : 8 }, encode: { if $0 == 2 { throw Refused() } else { [UInt8(truncatingIfNeeded: $0)] } },
-            decode: { if $0 == [3] { throw Refused() } else { Int($0[0]) } })
-        let spilled = SpilledCache(cache, to: store, codec: codec, manager: manager, limits: .patient)
+        let spilled = SpilledCache(
+            cache, to: store.store, byteCount: { $0 == 1 ? 1_000_000 : 8 },
+            encode: { if $0 == 2 { throw Refused() } else { [UInt8(truncatingIfNeeded: $0)] } },
+            decode: { if $0 == [3] { throw Refused() } else { Int($0[0]) } }, manager: manager, limits: .patient)
         for number in 1...4 { cache.insert(number, forKey: "\(number)") }
         _ = cache.release(.max)
         await until { spilled.statistics.stored == 2 }

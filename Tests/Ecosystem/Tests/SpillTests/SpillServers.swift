@@ -12,10 +12,10 @@ enum Kind: String, CaseIterable, CustomStringConvertible, Sendable {
     var description: String { rawValue }
     var program: String? { ServerProcess.find(self == .memcached ? "memcached" : "redis-server") }
 
-    func store(port: UInt16) -> any SpillStore {
+    func store(port: UInt16) -> SpillStore {
         switch self {
-        case .memcached: MemcachedStore(host: "127.0.0.1", port: port)
-        case .redis: RedisStore(host: "127.0.0.1", port: port)
+        case .memcached: SpillStore.memcached(host: "127.0.0.1", port: port)
+        case .redis: SpillStore.redis(host: "127.0.0.1", port: port)
         }
     }
 }
@@ -27,7 +27,7 @@ struct SpillServer {
     let directory: TemporaryDirectory
     let process: ServerProcess
 
-    var store: any SpillStore { kind.store(port: port) }
+    var store: SpillStore { kind.store(port: port) }
     var log: URL { directory.url.appendingPathComponent("log") }
 
     /// Cancels the test, so that it is reported as skipped, where the program is not installed.
@@ -72,7 +72,7 @@ final class SpilledTexts: Sendable {
     let source = ScriptedPressureSource()
 
     init(
-        _ store: any SpillStore, limits: SpillLimits = .patient, generation: UInt64 = .random(in: .min ... .max),
+        _ store: SpillStore, limits: SpillLimits = .patient, generation: UInt64 = .random(in: .min ... .max),
         secret: [UInt8]? = nil, name: String = "texts"
     ) {
         manager = ResourceManager(source: source)

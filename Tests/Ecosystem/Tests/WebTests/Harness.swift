@@ -1,3 +1,4 @@
+import Foundation
 import Hummingbird
 import HummingbirdCore
 import HummingbirdTesting
@@ -26,11 +27,13 @@ struct Harness: Sendable {
         }
     }
 
-    func application(_ options: AdminPages.Options = .init(), server: HTTPServerBuilder = .http1()) -> some ApplicationProtocol {
+    func application(_ change: (inout AdminPages) -> Void = { _ in }, server: HTTPServerBuilder = .http1()) -> some ApplicationProtocol {
         let router = Router()
+        var pages = AdminPages(manager)
+        change(&pages)
         // Behind the middleware, so that only the exemption keeps these pages reachable.
         router.add(middleware: shedding)
-        router.addPlimsollRoutes(manager, options)
+        router.addPlimsollRoutes(pages)
         for path in ["/", "/pay", "/export"] { router.get(RouterPath(path)) { _, _ in "served\n" } }
         return Application(router: router, server: server, configuration: .init(address: .hostname("127.0.0.1", port: 0)))
     }
@@ -59,7 +62,19 @@ struct Harness: Sendable {
     }
 }
 
-/// Hears of extents.
+/// The parts of a status' JSON that tests ask for.
+struct NamedParts: Decodable {
+    struct Part: Decodable {
+        var name: String
+        var limit: Int?
+    }
+    var holders: [Part]
+    var admissions: [Part]
+
+    init(_ status: ManagerStatus) throws { self = try JSONDecoder().decode(Self.self, from: Data(status.json().utf8)) }
+}
+
+/// Receives extents.
 final class ShareProbe: Quiescable {
     let name = "probe"
     private let state = Mutex<(extent: QuiesceExtent, waiting: [(QuiesceExtent, CheckedContinuation<Void, Never>)])>((.open, []))

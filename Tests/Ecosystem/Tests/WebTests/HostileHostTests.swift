@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func `a page is answered to an address, localhost and a name on the list, and to no other host`() async throws {
-        try await Harness().application(.init(allowsChanges: true, hosts: ["shop.internal"])).test(.live) { tester in
+        try await Harness().application({ ($0.allowsChanges, $0.hosts) = (true, ["shop.internal"]) }).test(.live) { tester in
             let port = try #require(tester.port.flatMap { UInt16(exactly: $0) })
             for host in [
                 "localhost:\(port)", "LOCALHOST", "127.0.0.1:\(port)", "[::1]:\(port)", "shop.internal.",

@@ -23,7 +23,7 @@ struct StatusPageTests {
             harness.shedding.shedder.quiesce(to: .narrowed(to: .quarter))
             for _ in 0..<3 { #expect(harness.shedding.shedder.begin(.sheddable) != nil) }
             harness.shedding.shedder.quiesce(to: .open)
-            try await harness.application(.init(title: "shop <1>", allowsChanges: true)).test(.live) { client in
+            try await harness.application({ ($0.title, $0.allowsChanges) = ("shop <1>", true) }).test(.live) { client in
                 let page = try await Browser.load("http://127.0.0.1:\(try #require(client.port))/plimsoll/ui")
                 #expect(page.console.isEmpty, "\(page.console.joined(separator: "\n"))")
                 let text = page.document
@@ -57,7 +57,7 @@ struct StatusPageTests {
     @Test func `a server that does not answer is named as unreachable`() async throws {
         let router = Router(), pages = AdminPages(Harness().manager)
         router.get("/plimsoll/ui") { _, _ in
-            let answer = await pages.answer(.ui, .init())
+            let answer = try #require(await pages.answer(path: "/plimsoll/ui", host: nil))
             return Response(
                 status: .ok, headers: [.contentType: answer.contentType, .contentSecurityPolicy: answer.headers["content-security-policy"] ?? ""],
                 body: .init(byteBuffer: ByteBuffer(string: answer.body)))

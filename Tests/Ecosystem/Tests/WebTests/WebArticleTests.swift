@@ -54,11 +54,11 @@ struct WebArticleTests {
 
     func operatorsOnly() {
         let operators = router.group().add(middleware: OperatorsOnly())
-        operators.addPlimsollRoutes(plimsoll, .init(title: "shop", allowsChanges: true))
+        operators.addPlimsollRoutes(AdminPages(plimsoll, title: "shop", allowsChanges: true))
     }
 
     func hosts(_ operators: RouterGroup<BasicRequestContext>) {
-        operators.addPlimsollRoutes(plimsoll, .init(hosts: ["shop.internal"]))
+        operators.addPlimsollRoutes(AdminPages(plimsoll, hosts: ["shop.internal"]))
     }
 
     func bounds(logger: Logger) -> some ApplicationProtocol {
@@ -73,7 +73,7 @@ struct WebArticleTests {
         twoLines()
         priorities()
         WebArticleTests().operatorsOnly()
-        #expect(manager.status.admissions.count == 2)
+        #expect(try NamedParts(manager.status).admissions.count == 2)
 
         let here = URL(fileURLWithPath: #filePath), root = (0..<5).reduce(here) { url, _ in url.deletingLastPathComponent() }
         let own = Self.words(of: try String(contentsOf: here, encoding: .utf8))

@@ -50,7 +50,7 @@ final class LevelSampler: Sendable {
             Thread.sleep(forTimeInterval: Self.interval)
             let now = clock.now, passed = last.duration(to: now) / .seconds(1), status = manager.status
             last = now
-            let available = status.memory?.availableBytes ?? 0
+            let available = status.availableBytes ?? 0
             let isHeld = status.level != "normal" && !work.isBusy && Double(available) >= Double(limit) * Self.spare
             if let samples { samples.write(Sample(status).line) }
             seen.withLock {

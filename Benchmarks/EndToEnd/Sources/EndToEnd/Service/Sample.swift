@@ -17,13 +17,23 @@ struct Sample: Encodable {
     var releases: Int
     var released: Int
 
+    /// Memory in the status' JSON, whose details are no properties of the status.
+    private struct Details: Decodable {
+        struct Memory: Decodable {
+            var present, evidence: String?
+            var roomBytes, growthBytesPerSecond, burstBytes, chargedBytes, volatileBytes: Int?
+        }
+        var memory: Memory?
+    }
+
     init(_ status: ManagerStatus) {
-        let memory = status.memory
+        let details = try? JSONDecoder().decode(Details.self, from: JSONEncoder().encode(status)),
+            memory = details?.memory
         (at, level, present, evidence) = (status.atSeconds, status.level, memory?.present ?? "", memory?.evidence ?? "")
-        (available, room) = (memory?.availableBytes ?? 0, memory?.roomBytes)
+        (available, room) = (status.availableBytes ?? 0, memory?.roomBytes)
         (growth, burst) = (memory?.growthBytesPerSecond ?? 0, memory?.burstBytes ?? 0)
-        (charged, volatile, usage) = (memory?.chargedBytes ?? 0, memory?.volatileBytes ?? 0, memory?.usageBytes ?? 0)
-        (releases, released) = (Int(status.counts.releases.count), Int(status.counts.releases.releasedBytes))
+        (charged, volatile, usage) = (memory?.chargedBytes ?? 0, memory?.volatileBytes ?? 0, status.usageBytes ?? 0)
+        (releases, released) = (status.releases, status.releasedBytes)
     }
 
     var line: Data {

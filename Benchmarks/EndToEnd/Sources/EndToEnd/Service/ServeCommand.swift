@@ -119,8 +119,8 @@ struct ServeCommand: AsyncParsableCommand {
         let status = manager.status, result = sampler.result
         summary.secondsAtLevel = result.secondsAtLevel
         summary.heldSeconds = result.heldSeconds
-        summary.transitions = Int(status.counts.transitions.reduce(0) { $0 + $1.count })
-        summary.takenByKernelBytes = status.memory?.lazyFreedBytes
+        summary.transitions = status.levelChanges
+        summary.takenByKernelBytes = status.lazyFreedBytes
         summary.exportsStopped = site.work.exportsStopped
         for (priority, reasons) in shedder?.counts.refused ?? [:] {
             for (reason, count) in reasons where count > 0 { summary.refused["\(priority) \(reason)"] = count }
