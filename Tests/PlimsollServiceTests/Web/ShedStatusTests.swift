@@ -92,7 +92,7 @@ struct ShedStatusTests {
 
     @Test func `a change over HTTP has the bounds and refusals of the admin socket`() async {
         manager.register("thumbnails", rebuildCost: .cheap, byteCount: { 64 }, release: { _ in 64 })
-        let pages = AdminPages(manager, .init(allowsChanges: true))
+        let pages = AdminPages(manager, allowsChanges: true)
         func answer(_ page: AdminPages.Page, _ query: [String: String]) async -> AdminPages.Answer {
             await pages.answer(page, .init(method: "POST", query: query, host: "localhost", origin: "http://localhost"))
         }
