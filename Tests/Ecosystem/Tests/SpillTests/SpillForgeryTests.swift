@@ -48,7 +48,7 @@ import Testing
         for secret in [nil, Self.secret] {
             for format in [1, 2, 3] as [UInt8] {
                 for code in codes {
-                    let store = Store(), texts = SpilledTexts(store, generation: 7, secret: secret)
+                    let store = Store(), texts = SpilledTexts(store.store, generation: 7, secret: secret)
                     texts.spill(0..<1)
                     await texts.written(1)
                     Self.replace(store) { _ in Self.forged("key 0", "forged", format: format, generation: 7, code: code)
@@ -60,7 +60,7 @@ import Testing
     }
 
     @Test func `a value changed under the old code is refused for each sampled byte`() async throws {
-        let store = Store(), texts = SpilledTexts(store, generation: 7, secret: Self.secret)
+        let store = Store(), texts = SpilledTexts(store.store, generation: 7, secret: Self.secret)
         texts.spill(0..<1)
         await texts.written(1)
         let records = store.state.withLock { $0.records }, good = try #require(records.values.first)
@@ -77,7 +77,7 @@ import Testing
             // A store of its own: a record that is refused is removed.
             let store = Store()
             store.state.withLock { $0.records = records.mapValues { _ in wrong.record } }
-            try await Self.expectRefused(SpilledTexts(store, generation: 7, secret: Self.secret), "\(wrong.what)")
+            try await Self.expectRefused(SpilledTexts(store.store, generation: 7, secret: Self.secret), "\(wrong.what)")
         }
     }
 
@@ -87,17 +87,17 @@ import Testing
         for (theirs, ours) in [
             (other, Self.secret), (nil, Self.secret), (Self.secret, nil), (Self.secret.dropLast() + [], Self.secret),
         ] as [([UInt8]?, [UInt8]?)] {
-            let store = Store(), writer = SpilledTexts(store, generation: 7, secret: theirs)
+            let store = Store(), writer = SpilledTexts(store.store, generation: 7, secret: theirs)
             writer.spill(0..<1, "theirs")
             await writer.written(1)
             try await Self.expectRefused(
-                SpilledTexts(store, generation: 7, secret: ours),
+                SpilledTexts(store.store, generation: 7, secret: ours),
                 "\(String(describing: theirs)) and \(String(describing: ours))")
         }
-        let store = Store(), writer = SpilledTexts(store, generation: 7, secret: Self.secret)
+        let store = Store(), writer = SpilledTexts(store.store, generation: 7, secret: Self.secret)
         writer.spill(0..<1, "shared")
         await writer.written(1)
-        let reader = SpilledTexts(store, generation: 7, secret: Self.secret)
+        let reader = SpilledTexts(store.store, generation: 7, secret: Self.secret)
         #expect(
             try await reader.text("key 0", loaded: "loaded").hasPrefix("shared 0")
                 && reader.spilled.statistics.hits == 1)
@@ -105,7 +105,7 @@ import Testing
 
     @Test func `A13 another process's record without a secret is refused, even in the same generation`() async throws {
         let written = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
-            let store = SpillPressureTests.HeldStore(), writer = SpilledTexts(store, generation: 7, secret: nil)
+            let store = SpillPressureTests.HeldStore(), writer = SpilledTexts(store.store, generation: 7, secret: nil)
             writer.spill(0..<1, "theirs")
             await writer.written(1)
             for record in store.state.withLock({ $0.records.values }) {
@@ -116,7 +116,7 @@ import Testing
             String(decoding: written?.standardOutputContent ?? [], as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("record: ") })
         let record = line.split(separator: " ").dropFirst().compactMap { UInt8($0) }
         #expect(record.starts(with: Array("PLSP".utf8)) && record.count > 60)
-        let store = Store(), texts = SpilledTexts(store, generation: 7, secret: nil)
+        let store = Store(), texts = SpilledTexts(store.store, generation: 7, secret: nil)
         texts.spill(0..<1)
         await texts.written(1)
         Self.replace(store) { _ in record }
@@ -124,7 +124,7 @@ import Testing
     }
 
     @Test func `a record of another key, of another cache or of another generation is refused`() async throws {
-        let store = Store(), writer = SpilledTexts(store, generation: 7, secret: Self.secret)
+        let store = Store(), writer = SpilledTexts(store.store, generation: 7, secret: Self.secret)
         writer.spill(0..<2)
         await writer.written(2)
         let names = store.state.withLock { $0.records.keys.sorted() }
@@ -133,16 +133,16 @@ import Testing
         store.state.withLock {
             ($0.records[names[0]], $0.records[names[1]]) = ($0.records[names[1]], $0.records[names[0]])
         }
-        let reader = SpilledTexts(store, generation: 7, secret: Self.secret)
+        let reader = SpilledTexts(store.store, generation: 7, secret: Self.secret)
         for key in 0..<2 { try await Self.expectRefused(reader, key: "key \(key)", "of another key") }
 
         for (name, generation) in [("others", 7), ("texts", 8)] as [(String, UInt64)] {
             let elsewhere = Store(),
-                other = SpilledTexts(elsewhere, generation: generation, secret: Self.secret, name: name)
+                other = SpilledTexts(elsewhere.store, generation: generation, secret: Self.secret, name: name)
             other.spill(0..<1)
             await other.written(1)
             let record = try #require(elsewhere.state.withLock { $0.records.values.first })
-            let ours = Store(), texts = SpilledTexts(ours, generation: 7, secret: Self.secret)
+            let ours = Store(), texts = SpilledTexts(ours.store, generation: 7, secret: Self.secret)
             texts.spill(0..<1)
             await texts.written(1)
             Self.replace(ours) { _ in record }
@@ -155,7 +155,7 @@ import Testing
             let manager = ResourceManager(source: ScriptedPressureSource())
             let cache = PurgeableCache<String, String>("texts", cost: { _, _ in 1 })
             _ = SpilledCache(
-                cache, to: SpillPressureTests.HeldStore(), manager: manager, secret: Array(repeating: 1, count: 15))
+                cache, to: SpillPressureTests.HeldStore().store, manager: manager, secret: Array(repeating: 1, count: 15))
         }
     }
 }
