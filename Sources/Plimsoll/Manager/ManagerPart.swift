@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// The manager knows `Lifecycle` of PlimsollLifecycle only through this protocol. Every requirement has a default that
 /// does nothing. The manager retains its parts.
-package protocol ManagerPart: AnyObject, Sendable {
+public protocol ManagerPart: AnyObject, Sendable {
     /// Called once, on the thread that joined this part, right after the part has joined.
     func joined()
 
@@ -44,42 +44,35 @@ package protocol ManagerPart: AnyObject, Sendable {
 }
 
 /// The end of a process, as a `ManagerPart` takes part in it.
-package struct ManagerEnd: Sendable {
-    /// The cause of the end.
-    package enum Cause: Sendable, Hashable {
-        /// The rung `terminate` of the ladder.
-        case pressure
-        /// `ResourceManager.run()` was cancelled or stopped.
-        case shutdown
-    }
-
-    /// The cause of the end.
-    package let cause: Cause
+public struct ManagerEnd: Sendable {
+    /// True if the rung `terminate` of the ladder ends the process; false after `ResourceManager.run()` was cancelled or
+    /// stopped.
+    public let isForPressure: Bool
     /// Time until the end, at the call of `ManagerPart.finish(_:)`.
-    package let budget: Duration
+    public let budget: Duration
     /// Waits for the saves of `ResourceManager.beforeTermination(_:_:)`, which run meanwhile, at most for the given
     /// time.
-    package let waitForSaves: @Sendable (_ limit: Duration) async -> Void
+    public let waitForSaves: @Sendable (_ limit: Duration) async -> Void
 }
 
 extension ManagerPart {
-    package func joined() {}
-    package func prepare() async {}
-    package var canQuiesce: Bool { false }
-    package func admit(at level: PressureLevel, isQuiescing: Bool) {}
-    package func noticed(limit: ByteCount?) {}
-    package func loopEnded() {}
-    package func refuseWork() {}
-    package func finish(_ end: ManagerEnd) async -> [String] { [] }
-    package var signals: [Capabilities.Signal] { [] }
-    package func describe(in status: inout ManagerStatus) {}
+    public func joined() {}
+    public func prepare() async {}
+    public var canQuiesce: Bool { false }
+    public func admit(at level: PressureLevel, isQuiescing: Bool) {}
+    public func noticed(limit: ByteCount?) {}
+    public func loopEnded() {}
+    public func refuseWork() {}
+    public func finish(_ end: ManagerEnd) async -> [String] { [] }
+    public var signals: [Capabilities.Signal] { [] }
+    public func describe(in status: inout ManagerStatus) {}
 }
 
 extension ResourceManager {
     /// Returns the manager's part of type `Part`, which `make` creates if there is none yet.
     ///
     /// Two threads may both create a part; one part joins, and both threads receive that one.
-    package func part<Part: ManagerPart>(_ type: Part.Type = Part.self, orJoin make: () -> Part) -> Part {
+    public func part<Part: ManagerPart>(_ type: Part.Type = Part.self, orJoin make: () -> Part) -> Part {
         let (part, standing) = parts.joined.part(orAdd: make)
         if standing != .known { part.joined() }
         if standing == .late { parts.threads.run { await part.prepare() } }

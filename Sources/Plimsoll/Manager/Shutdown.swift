@@ -142,7 +142,7 @@ extension ResourceManager {
         let overran = await withTaskCancellationHandler {
             var overran: [String] = []
             for part in parts.joined.all {
-                overran += await part.finish(ManagerEnd(cause: .shutdown, budget: parts.shutdown.timeLeft) { _ in })
+                overran += await part.finish(ManagerEnd(isForPressure: false, budget: parts.shutdown.timeLeft) { _ in })
             }
             await parts.endTasks(allowsOwnEnd: true) { parts.shutdown.timeLeft }
             return overran
@@ -185,7 +185,7 @@ struct Ending {
         let (joined, alarms, deadline, ended) = (parts.joined.all, parts.alarms, time.elapsed() + grace, Parker())
         let saving = Pause()
         parts.threads.run {
-            let end = ManagerEnd(cause: .pressure, budget: grace) { limit in
+            let end = ManagerEnd(isForPressure: true, budget: grace) { limit in
                 _ = await saving.wait(limit, on: alarms, heedsCancellation: false)
             }
             for part in joined { _ = await part.finish(end) }

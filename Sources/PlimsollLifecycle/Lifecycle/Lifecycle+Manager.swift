@@ -29,30 +29,30 @@ extension ResourceManager {
 
 /// The life cycle's side of the seam to the manager.
 extension Lifecycle: ManagerPart {
-    package func joined() { followGaps() }
+    public func joined() { followGaps() }
 
-    package func prepare() async { await launchIfNeeded() }
+    public func prepare() async { await launchIfNeeded() }
 
-    package var canQuiesce: Bool { !pausables.isEmpty }
+    public var canQuiesce: Bool { !pausables.isEmpty }
 
-    package func admit(at level: PressureLevel, isQuiescing: Bool) {
+    public func admit(at level: PressureLevel, isQuiescing: Bool) {
         pausables.setPressure(level, isQuiescing: isQuiescing)
     }
 
-    package func noticed(limit: ByteCount?) { environment.limit.noticed(limit, post: environment.post) }
+    public func noticed(limit: ByteCount?) { environment.limit.noticed(limit, post: environment.post) }
 
-    package func loopEnded() { environment.limit.ended() }
+    public func loopEnded() { environment.limit.ended() }
 
-    package func finish(_ end: ManagerEnd) async -> [String] {
-        if end.cause == .pressure { endingSaves.begin(end.waitForSaves) }
-        let report = await terminate(cause: end.cause == .pressure ? .pressure : .shutdown, within: end.budget)
+    public func finish(_ end: ManagerEnd) async -> [String] {
+        if end.isForPressure { endingSaves.begin(end.waitForSaves) }
+        let report = await terminate(cause: end.isForPressure ? .pressure : .shutdown, within: end.budget)
         // The manager names the background tasks itself.
         return report.overran.filter { $0.origin != "background task" }.map(\.name)
     }
 
-    package var signals: [Capabilities.Signal] { environment.watch.signals + [ProcessPrivacy.signal] }
+    public var signals: [Capabilities.Signal] { environment.watch.signals + [ProcessPrivacy.signal] }
 
-    package func describe(in status: inout ManagerStatus) {
+    public func describe(in status: inout ManagerStatus) {
         let readiness = readiness
         status.lifecycle = LifecycleStatus(
             state: "\(state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,

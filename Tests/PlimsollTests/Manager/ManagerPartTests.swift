@@ -18,7 +18,7 @@ import Testing
         func loopEnded() { calls.add("loop ended") }
         func refuseWork() { calls.add("refuse work") }
         func finish(_ end: ManagerEnd) async -> [String] {
-            calls.add("finish \(end.cause)")
+            calls.add("finish \(end.isForPressure ? "pressure" : "shutdown")")
             await end.waitForSaves(end.budget)
             calls.add("finished")
             return ["slow handler"]
