@@ -24,11 +24,11 @@ enum Pod {
         let thumbnails = VolatileCache<String, [UInt8]>("thumbnails")
         manager.register(thumbnails)
 
-        // Probes ask the server that takes the requests. Without a host, a check tells nothing but its status.
+        // Probes ask the server that takes the requests, and read the status alone.
         let router = Router(), checks = AdminPages(plimsoll)
-        for check in [AdminPages.Page.health, .readiness] {
-            router.get(RouterPath(check.rawValue)) { _, _ in
-                HTTPResponse.Status(code: await checks.answer(check, .init()).status)
+        for path in ["/healthz", "/readyz"] {
+            router.get(RouterPath(path)) { _, _ in
+                HTTPResponse.Status(code: await checks.answer(path: path, host: nil)?.status ?? 404)
             }
         }
         router.add(middleware: LoadSheddingMiddleware(manager))

@@ -11,15 +11,19 @@ import Testing
     @Test func `a task finishes here, or is handed over and finishes there`() async throws {
         let directory = try TemporaryDirectory("article"), path = directory.path("tasks"), manager = ResourceManager(source: ScriptedPressureSource())
         let exported = Mutex<[[UInt8]?]>([])
-        @Sendable func export(from start: [UInt8]?, _ save: ([UInt8]) -> Void) async throws {
-            exported.withLock { $0.append(start) }
+        @Sendable @discardableResult
+        func export(from start: [UInt8]?, _ save: ([UInt8]) -> Void) async throws -> Int {
             save([1])
+            return exported.withLock { exported in
+                exported.append(start)
+                return exported.count
+            }
         }
         let store = try SQLiteTaskHandoff(path: path)
         let outcome = try await manager.withBackgroundTask("export", handoff: store) { task, checkpoint in
             try await export(from: checkpoint.start) { checkpoint.save($0) }
         }
-        #expect(outcome != nil)
+        #expect(outcome == 1)
         _ = try await store.offer(HandedOffTask(name: "export", checkpoint: [7], reason: .shutdown), heldBy: "another", for: .zero)
         let replica = Task {
             await manager.resumeHandedOff(from: store, names: ["export"]) { task, checkpoint in

@@ -72,7 +72,8 @@ import Testing
         #expect(await error { try await one.release(claim, checkpoint: [9], failure: nil) }?.isLostClaim == true)
         var forged = work
         forged.owner = "one"
-        #expect(await error { [forged] in try await one.complete(forged) }?.isLostClaim == true)
+        let refusal = await error { [forged] in try await one.complete(forged) }
+        #expect(refusal?.isLostClaim == true)
         try await two.complete(work)
         #expect(await error { try await two.complete(work) }?.isLostClaim == true)
         #expect(try await one.census() == (0, 0, 0))

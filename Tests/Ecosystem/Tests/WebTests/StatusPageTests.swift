@@ -20,7 +20,7 @@ struct StatusPageTests {
             await harness.manager.release(1 << 20)
             let task = harness.manager.beginBackgroundTask("nightly report") { task, _ in task.end() }
             task.progress(completed: 30, total: 40)
-            harness.shedding.shedder.quiesce(to: .narrowed(to: .quarter))
+            harness.shedding.shedder.quiesce(to: .quarter)
             for _ in 0..<3 { #expect(harness.shedding.shedder.begin(.sheddable) != nil) }
             harness.shedding.shedder.quiesce(to: .open)
             try await harness.application({ ($0.title, $0.allowsChanges) = ("shop <1>", true) }).test(.live) { client in
