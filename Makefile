@@ -106,9 +106,10 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 		{ echo "a race with the look-up that takes no lock" >&2; exit 1; }
 
 # What other systems get, compiled and tested here: no volatile memory, no barriers, no source of readings. A build of its own.
-INERT := --scratch-path .build-inert -Xswiftc -DPLIMSOLL_INERT -Xcc -DPLIMSOLL_INERT
-inert: swift ## The tests of the core in the inert build, which macOS and musl have; needs a second build
+INERT := --scratch-path .build-inert -Xcc -DPLIMSOLL_INERT
+inert: swift ## The tests of the core in the inert build, which macOS and musl have, and what a service imports compiled; a second build
 	swift build --build-tests $(INERT)
+	swift build --target PlimsollService --scratch-path .build-inert-service -Xcc -DPLIMSOLL_INERT -Xswiftc -DPLIMSOLL_INERT
 	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
 
 platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here; installs musl-tools as root

@@ -1,3 +1,4 @@
+#ifdef __linux__
 #define _GNU_SOURCE
 #include "environment.h"
 
@@ -72,3 +73,4 @@ long plimsoll_uevent(int file, void *buffer, unsigned long size) {
     // Any process may send to the group; only the kernel has the number 0.
     return length == sizeof sender && sender.nl_pid == 0 ? count : 0;
 }
+#endif

@@ -1,3 +1,4 @@
+#ifdef __linux__
 #define _GNU_SOURCE
 #include "CPlimsollLinux.h"
 
@@ -51,3 +52,4 @@ int plimsoll_watch(void) {
 int plimsoll_watch_writes(int watch, const char *path) {
     return inotify_add_watch(watch, path, IN_MODIFY) < 0 ? -errno : 0;
 }
+#endif

@@ -1,3 +1,4 @@
+#ifdef __linux__
 #define _GNU_SOURCE
 #include "notify.h"
 #include <errno.h>
@@ -43,3 +44,4 @@ int plimsoll_memory_file(const char *name) {
     int file = memfd_create(name, MFD_CLOEXEC);
     return file < 0 ? -errno : file;
 }
+#endif

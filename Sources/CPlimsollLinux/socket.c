@@ -1,3 +1,4 @@
+#ifdef __linux__
 #define _GNU_SOURCE
 #include "socket.h"
 
@@ -86,3 +87,4 @@ int plimsoll_hold_directory(const char *path) {
         if (errno != EINTR) return failed(file);
     return file;
 }
+#endif

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "CPlimsollProcess.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -154,6 +155,12 @@ bool plimsoll_is_dumpable(void) { return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1
 int plimsoll_set_dumpable(bool dumpable) { return (void)dumpable, ENOTSUP; }
 bool plimsoll_is_dumpable(void) { return true; }
 #endif
+bool plimsoll_is_address(const char *text, bool is_version_6) {
+    unsigned char address[16];
+    return inet_pton(is_version_6 ? AF_INET6 : AF_INET, text, address) == 1;
+}
+
+int32_t plimsoll_process_id(void) { return getpid(); }
 const char *plimsoll_environment(const char *name) { return getenv(name); }
 
 void plimsoll_yield(void) { (void)sched_yield(); }

@@ -118,7 +118,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         }
         guard isThere else {
             throw .refused(
-                "cannot offer task \"\(work.name)\" to \(name) because it holds \(most) tasks, which is the limit; retry later")
+                "cannot offer task \"\(work.name)\" to \(name) because it holds \(most) tasks, which is the limit; retry later"
+            )
         }
         return work.held(by: owner, fence: 1)
     }
@@ -164,7 +165,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         case .success(let task): return task
         case .failure(let damaged):
             throw .nonsense(
-                "cannot take task \"\(damaged.name)\" (\(damaged.id)) in \(name) because it is damaged; the task was set aside")
+                "cannot take task \"\(damaged.name)\" (\(damaged.id)) in \(name) because it is damaged; the task was set aside"
+            )
         }
     }
 
@@ -292,7 +294,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         switch error.resultCode {
         case .SQLITE_BUSY, .SQLITE_LOCKED:
             return .unreachable(
-                text + "another connection kept the database locked for longer than the busy timeout; \(error.message ?? "")")
+                text
+                    + "another connection kept the database locked for longer than the busy timeout; \(error.message ?? "")"
+            )
         case .SQLITE_CANTOPEN, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_PERM:
             return .unreachable(text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")
         case .SQLITE_CORRUPT, .SQLITE_NOTADB:

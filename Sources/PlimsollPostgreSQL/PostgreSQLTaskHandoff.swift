@@ -156,7 +156,8 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             ], columns: 1, most: 1)
         guard inserted.first?.first != "0" else {
             throw .refused(
-                "cannot offer task \"\(work.name)\" to \(name) because it holds \(policy.mostTasks) tasks, which is the limit; retry later")
+                "cannot offer task \"\(work.name)\" to \(name) because it holds \(policy.mostTasks) tasks, which is the limit; retry later"
+            )
         }
         return work.held(by: owner, fence: 1)
     }

@@ -14,7 +14,8 @@ import Testing
     ]
 
     @Test(arguments: products) func `the surface of a product is the one on file`(product: String) throws {
-        let surface = PublicSurface(TidyTests.sources("Sources/\(product)").sorted { $0.path < $1.path }.map(\.text))
+        let surface = PublicSurface(
+            TidyTests.sources("Sources/\(product)").filter { !$0.path.contains("/Inert/") }.sorted { $0.path < $1.path }.map(\.text))
         #expect(!surface.lines.isEmpty || product == "PlimsollJemalloc", "\(product)")
         let file = Self.folder.appendingPathComponent("\(product).txt"), text = surface.text
         if ProcessInfo.processInfo.environment["PLIMSOLL_WRITE_SURFACE"] == "1" {
@@ -26,6 +27,14 @@ import Testing
         #expect(
             gone.isEmpty && new.isEmpty,
             "\(product) gained \(new) and lost \(gone); if that is meant, PLIMSOLL_WRITE_SURFACE=1 writes docs/surface/\(product).txt")
+    }
+
+    @Test func `the inert branch of PlimsollLinux declares the types of Linux, and nothing more`() {
+        func types(_ isInert: Bool) -> [String] {
+            let texts = TidyTests.sources("Sources/PlimsollLinux").filter { $0.path.contains("/Inert/") == isInert }.map(\.text)
+            return PublicSurface(texts).lines.filter { $0.contains(": class ") || $0.contains(": struct ") || $0.contains(": enum ") }.sorted()
+        }
+        #expect(types(true) == types(false) && types(true).count == 6)
     }
 
     @Test func `public declarations are found, with their place, and no others`() {

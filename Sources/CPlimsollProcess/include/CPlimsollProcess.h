@@ -42,6 +42,12 @@ int plimsoll_set_dumpable(bool dumpable);
 /// PR_GET_DUMPABLE.
 bool plimsoll_is_dumpable(void);
 
+/// Returns true if inet_pton accepts the text as an address of that version of IP.
+bool plimsoll_is_address(const char *text, bool is_version_6);
+
+/// getpid.
+int32_t plimsoll_process_id(void);
+
 /// getenv: returns the value of an environment variable, or NULL.
 const char *plimsoll_environment(const char *name);
 

@@ -145,7 +145,8 @@ struct DemoChart {
         }
         svg.text("level of the service with Plimsoll", x: place, y: height - 36, "minor")
         svg.text(
-            "a tick above the level: memory that Plimsoll released (blue) or that the kernel reclaimed (violet)", x: left,
+            "a tick above the level: memory that Plimsoll released (blue) or that the kernel reclaimed (violet)",
+            x: left,
             y: height - 16, "minor")
     }
 }

@@ -87,7 +87,8 @@ public final class ProtectedData: Sendable {
         guard await becomesAvailable(within: patience) else {
             try Task.checkCancellation()
             throw LifecycleError(
-                "cannot use protected data because the data is sealed; unseal the data, or wait longer than \(patience)")
+                "cannot use protected data because the data is sealed; unseal the data, or wait longer than \(patience)"
+            )
         }
         return try await body()
     }

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 /// The directory of a control group of this process, if visible, or the reason why not.
 package enum GroupPlace: Equatable, Sendable {
     /// `directory` is the own group's. `top` is the mount point of the hierarchy; nothing above is visible.
@@ -214,3 +215,4 @@ package struct MountTable: Equatable, Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 }
+#endif

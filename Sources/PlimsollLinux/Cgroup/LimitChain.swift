@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Plimsoll
 
 /// All groups from ours up to the highest visible one. Each may have a limit. Usage is counted at the level of the
@@ -77,3 +78,4 @@ final class LimitChain {
         return nil
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Plimsoll
 
 /// One group on the way from ours to the highest visible one, with limits and charged memory, where present.
@@ -93,3 +94,4 @@ extension Duration? {
         return now - self >= interval || now < self
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Plimsoll
 
 /// The machine's memory, which bounds every group and is the only limit where no group has one.
@@ -19,3 +20,4 @@ final class Machine {
         return memory
     }
 }
+#endif

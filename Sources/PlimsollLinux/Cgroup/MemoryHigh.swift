@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 
 /// memory.high throttling: sets `memory.high` below the own limit, so that running into the limit takes minutes instead
@@ -82,3 +83,4 @@ final class MemoryHigh {
         kernel.write(Array((value == KernelText.unlimited ? "max" : String(value)).utf8), to: path)
     }
 }
+#endif

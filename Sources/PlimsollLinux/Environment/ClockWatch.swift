@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import PlimsollLifecycle
@@ -113,3 +114,4 @@ struct LocalTime {
         return high
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import CPlimsollLinux
 import Glibc
 import Plimsoll
@@ -122,3 +123,4 @@ extension HostKernel: EnvironmentKernel {
         plimsoll_uevent(file, buffer.baseAddress, UInt(buffer.count))
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import PlimsollLifecycle
@@ -216,3 +217,4 @@ extension LinuxEnvironment {
         }
     }
 }
+#endif

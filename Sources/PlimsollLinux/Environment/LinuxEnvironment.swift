@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import PlimsollLifecycle
@@ -214,3 +215,4 @@ struct RetryState {
         return backOff.remaining(at: now) ?? .zero
     }
 }
+#endif

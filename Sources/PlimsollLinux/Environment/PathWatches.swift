@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import PlimsollLifecycle
@@ -266,3 +267,4 @@ struct FileEvent: Equatable {
         return events
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import PlimsollLifecycle
@@ -99,3 +100,4 @@ struct DeviceWatch {
         return counts
     }
 }
+#endif

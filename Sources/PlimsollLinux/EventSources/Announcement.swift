@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 
@@ -108,3 +109,4 @@ final class Announcement {
         return isPending ? .warning : nil
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 
 /// An event source: a file whose readiness ends a wait, with the times for polling.
@@ -66,3 +67,4 @@ struct BackOff {
         pause = Self.first
     }
 }
+#endif

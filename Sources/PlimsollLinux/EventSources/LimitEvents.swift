@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 
@@ -114,3 +115,4 @@ final class LimitWatch {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 
@@ -135,3 +136,4 @@ enum ServiceManagerWatch: Equatable {
         return bytes
     }
 }
+#endif

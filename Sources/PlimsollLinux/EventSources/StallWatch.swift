@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 
@@ -74,3 +75,4 @@ final class StallWatch {
     /// Handles readiness of the trigger's file.
     func handle(_ conditions: Int16, at now: Duration) { _ = trigger?.handle(conditions, at: now) { readNow(at: now) } }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 
 /// Usage thresholds of version 1: eventfds that the kernel writes to when usage crosses a number, up or down
@@ -91,3 +92,4 @@ final class UsageThresholds {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Synchronization
 
@@ -76,3 +77,4 @@ final class Wakeup: Sendable {
         return isPending.exchange(false, ordering: .acquiringAndReleasing)
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import CPlimsollLinux
 package import Glibc
 package import Plimsoll
@@ -102,3 +103,4 @@ extension Timekeeper {
         return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
     }
 }
+#endif

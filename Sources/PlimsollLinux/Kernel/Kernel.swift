@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 package import Glibc
 
 /// The system calls that this target makes, below every parser. Tests script the kernel's text and let any call fail.
@@ -76,3 +77,4 @@ package struct KernelError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The text was read but not understood.
     static let malformed = KernelError(number: 0)
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 
 /// The buffer for the kernel's text. One a thread, made once.
@@ -102,3 +103,4 @@ extension Kernel {
         return count < 0 ? KernelError(number: Int32(clamping: -count)) : nil
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 /// Parsers of the kernel's text on raw bytes. No text traps; required parts are checked strictly, unknown parts are
 /// ignored.
 enum KernelText {
@@ -117,3 +118,4 @@ struct TextWriter {
         return taken < 0 ? KernelError(number: Int32(clamping: -taken)) : nil
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 package import Plimsoll
 
 /// The values of `memory.stat` for a group and all below, in bytes.
@@ -168,3 +169,4 @@ extension PressureReading.StallTotals {
 
     private static func duration(_ microseconds: UInt64) -> Duration { .microseconds(Int64(clamping: microseconds)) }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 
 /// The share of a group's reclaimable slab that reclaim can free, learnt from the results of reclaim.
@@ -85,3 +86,4 @@ struct SlabReclaim: Sendable {
         learntOn = size
     }
 }
+#endif

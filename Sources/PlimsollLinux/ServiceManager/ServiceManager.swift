@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import CPlimsollLinux
 import Glibc
 import Plimsoll
@@ -58,3 +59,4 @@ package struct ServiceManagerError: Error, Sendable, Hashable, CustomStringConve
 
     init(isBusy: Bool = false, _ description: String) { (self.isBusy, self.description) = (isBusy, description) }
 }
+#endif

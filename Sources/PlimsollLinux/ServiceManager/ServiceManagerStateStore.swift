@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import CPlimsollLinux
 import Glibc
 public import Plimsoll
@@ -177,3 +178,4 @@ public final class ServiceManagerStateStore: StateStore {
         return (0..<Int(count)).compactMap { $0 < names.count ? (names[$0], 3 + Int32($0)) : nil }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import CPlimsollLinux
 import Glibc
 import Plimsoll
@@ -197,3 +198,4 @@ package struct PrivateSocketError: Error, Sendable, Hashable, CustomStringConver
         self.number = number
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Plimsoll
 
 /// Collects the live signals, and the dead ones with reasons.
@@ -195,3 +196,4 @@ extension CgroupReader {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 
@@ -67,3 +68,4 @@ extension CgroupReader {
         if let found = conditions(.announcement) { announcement.handle(found, at: now) }
     }
 }
+#endif

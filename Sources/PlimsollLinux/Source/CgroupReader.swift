@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 
@@ -214,3 +215,4 @@ struct Health: Equatable {
         machine = observer.machineMemory != nil
     }
 }
+#endif

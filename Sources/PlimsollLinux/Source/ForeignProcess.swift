@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 package import Plimsoll
 
@@ -110,3 +111,4 @@ struct ProcessKernel: Kernel {
         host.wait(for: files, nanoseconds: nanoseconds)
     }
 }
+#endif

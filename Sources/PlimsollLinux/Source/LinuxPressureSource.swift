@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 public import Plimsoll
 public import PlimsollLifecycle
@@ -113,3 +114,4 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
     /// by `memory.events` at a `memory.high` well below the limit.
     public var rings: Bool { shared.rings }
 }
+#endif

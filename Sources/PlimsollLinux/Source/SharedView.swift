@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Plimsoll
 import Synchronization
 
@@ -71,3 +72,4 @@ final class SharedView: Sendable {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 public import Plimsoll
 import Synchronization
@@ -97,3 +98,4 @@ public final class FileStateStore: StateStore {
         return try body(&reports)
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 
 /// An error of keeping state in files, reading, or moving it.
@@ -103,3 +104,4 @@ package enum StateStoreReport: Sendable, Hashable, CustomStringConvertible {
         }
     }
 }
+#endif

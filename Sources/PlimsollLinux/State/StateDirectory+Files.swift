@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 
@@ -259,3 +260,4 @@ extension StateDirectory.Tail {
         isTorn = false
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 
 /// The system calls of the file store. Tests let any of them fail, and simulate power failure between two.
@@ -111,3 +112,4 @@ package struct HostStateKernel: StateKernel {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 package import Plimsoll
 
 /// A message from a service to its supervisor.
@@ -92,3 +93,4 @@ extension Duration {
     /// Whole milliseconds, of a day at most.
     var inLineMilliseconds: String { "\(Swift.max(0, Swift.min(86_400_000, inNanoseconds / 1_000_000)))" }
 }
+#endif

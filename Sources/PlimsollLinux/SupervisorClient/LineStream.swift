@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 
 /// Non-blocking lines over a stream socket, in both directions. Buffers incomplete received lines, and bytes that could
@@ -104,3 +105,4 @@ package struct LineStream {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import Synchronization
@@ -246,3 +247,4 @@ extension LinkLoop {
         }
     }
 }
+#endif

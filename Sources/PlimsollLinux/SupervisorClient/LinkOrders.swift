@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Plimsoll
 import PlimsollLifecycle
 import Synchronization
@@ -214,3 +215,4 @@ struct LinkStateDiff: Sendable {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 /// One line between a supervisor and a service: a sequence number, a verb and fields, in ASCII, separated by spaces and
 /// ended by a newline.
 ///
@@ -148,3 +149,4 @@ extension MessageError: CustomStringConvertible {
         }
     }
 }
+#endif

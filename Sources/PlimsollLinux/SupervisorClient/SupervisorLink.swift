@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 public import Plimsoll
 import PlimsollLifecycle
@@ -139,3 +140,4 @@ package struct LinkPause: Sendable {
 
     mutating func recovered() { next = shortest }
 }
+#endif

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 package import Plimsoll
 
 /// A message from a supervisor to a service.
@@ -80,3 +81,4 @@ package enum SupervisorMessage: Sendable, Hashable {
         }
     }
 }
+#endif

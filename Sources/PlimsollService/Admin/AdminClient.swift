@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import PlimsollLinux
@@ -106,3 +107,4 @@ package final class AdminClient {
         }
     }
 }
+#endif

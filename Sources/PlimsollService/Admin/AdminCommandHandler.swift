@@ -1,4 +1,4 @@
-import Glibc
+import CPlimsollProcess
 import Plimsoll
 import PlimsollLifecycle
 import Synchronization
@@ -79,7 +79,9 @@ struct AdminCommandHandler: Sendable {
         return answer
     }
 
-    private func sign(_ answer: inout AdminAnswer) { (answer.process, answer.program) = (getpid(), program) }
+    private func sign(_ answer: inout AdminAnswer) {
+        (answer.process, answer.program) = (plimsoll_process_id(), program)
+    }
 
     private static func check(_ value: Int?, _ key: String, in range: ClosedRange<Int>) throws(AdminRefusal) {
         guard let value, !range.contains(value) else { return }

@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 
@@ -136,3 +137,4 @@ final class AdminConnection {
     /// True if an answer is pending, being computed, or yet to be computed.
     var isOwed: Bool { !outbox.isEmpty || isBusy || hasLine }
 }
+#endif

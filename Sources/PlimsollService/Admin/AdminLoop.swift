@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import PlimsollLinux
@@ -204,3 +205,4 @@ final class AdminLoop {
         if !connection.send(json.line(answer), at: now) { gone(connection) }
     }
 }
+#endif

@@ -1,4 +1,4 @@
-import Glibc
+import CPlimsollProcess
 import PlimsollLinux
 
 /// The default places of an admin endpoint's socket.
@@ -18,7 +18,7 @@ package enum AdminPath {
             return try place(String(directory), name, "RUNTIME_DIRECTORY")
         }
         if let directory = environment("XDG_RUNTIME_DIR"), !directory.isEmpty {
-            return try place(directory, "plimsoll-\(process ?? getpid()).sock", "XDG_RUNTIME_DIR")
+            return try place(directory, "plimsoll-\(process ?? plimsoll_process_id()).sock", "XDG_RUNTIME_DIR")
         }
         throw AdminError(
             .path,
@@ -40,7 +40,7 @@ package enum AdminPath {
     }
 
     /// Returns the value of an environment variable.
-    package static func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+    package static func variable(_ name: String) -> String? { plimsoll_environment(name).map { String(cString: $0) } }
 }
 
 /// An error of an admin endpoint that cannot start or cannot be reached.
@@ -69,6 +69,7 @@ public struct AdminError: Error, Sendable, Hashable, CustomStringConvertible {
 
     init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
 
+    #if canImport(Glibc) && !PLIMSOLL_INERT
     init(_ error: PrivateSocketError) {
         let kind: Kind =
             switch error.kind {
@@ -80,4 +81,5 @@ public struct AdminError: Error, Sendable, Hashable, CustomStringConvertible {
             }
         self.init(kind, error.description)
     }
+    #endif
 }

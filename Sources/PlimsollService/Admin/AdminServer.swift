@@ -1,3 +1,4 @@
+#if canImport(Glibc) && !PLIMSOLL_INERT
 import Glibc
 import Plimsoll
 import PlimsollLinux
@@ -88,3 +89,4 @@ final class AdminServer: Sendable {
         }
     }
 }
+#endif

@@ -1,4 +1,4 @@
-import Glibc
+import CPlimsollProcess
 
 /// Rejects requests from pages of other sites, by the host that a request names.
 ///
@@ -19,11 +19,11 @@ struct HostRule {
         guard host.utf8.count <= 300 else { return false }
         if host.hasPrefix("[") {
             guard let end = host.firstIndex(of: "]"), Self.isPort(host[host.index(after: end)...]) else { return false }
-            return Self.isAddress(String(host[host.index(after: host.startIndex)..<end]), AF_INET6)
+            return Self.isAddress(String(host[host.index(after: host.startIndex)..<end]), isVersion6: true)
         }
         let name = host.prefix { $0 != ":" }
         guard Self.isPort(host[name.endIndex...]) else { return false }
-        if Self.isAddress(String(name), AF_INET) { return true }
+        if Self.isAddress(String(name), isVersion6: false) { return true }
         guard let name = Self.name(name) else { return false }
         return name == "localhost" || names.contains(name)
     }
@@ -52,10 +52,7 @@ struct HostRule {
     }
 
     /// Returns true if inet_pton(3) accepts `text` as an address. For IPv4 only four decimal numbers are accepted.
-    private static func isAddress(_ text: String, _ family: Int32) -> Bool {
-        guard !text.utf8.contains(0) else { return false }
-        return withUnsafeTemporaryAllocation(byteCount: MemoryLayout<in6_addr>.size, alignment: 8) {
-            inet_pton(family, text, $0.baseAddress) == 1
-        }
+    private static func isAddress(_ text: String, isVersion6: Bool) -> Bool {
+        !text.utf8.contains(0) && plimsoll_is_address(text, isVersion6)
     }
 }

@@ -1,4 +1,4 @@
-import Glibc
+import CPlimsollProcess
 public import Metrics
 public import Plimsoll
 
@@ -139,9 +139,8 @@ public struct ConfigurationProblem: Error, Sendable, Hashable, CustomStringConve
     public static func orExit<Result>(_ body: () throws -> Result) -> Result {
         do { return try body() } catch {
             let problems = (error as? ConfigurationProblem)?.problems ?? ["cannot read the configuration: \(error)"]
-            let text = Array(problems.map { "plimsoll: \($0)\n" }.joined().utf8)
-            _ = write(STDERR_FILENO, text, text.count)
-            exit(exitStatus)
+            let text = problems.map { "plimsoll: \($0)\n" }.joined()
+            plimsoll_exit(exitStatus, text, text.utf8.count)
         }
     }
 }

@@ -12,7 +12,8 @@ extension Setting {
             $0.policy.isDryRun = $1
         },
         boolean(
-            "strict", false, "refuses unknown `PLIMSOLL_…` variables instead of warning; accepts the service links of Kubernetes"
+            "strict", false,
+            "refuses unknown `PLIMSOLL_…` variables instead of warning; accepts the service links of Kubernetes"
         ) { $0.isStrict = $1 },
     ]
 

@@ -51,11 +51,13 @@ import Testing
     }
 
     @Test func `C66 the same content written again is no change, unless unreadable`() {
-        let old = EnvironmentValue.file(contentHash: 1, size: 5, modified: .seconds(1)), touched = EnvironmentValue.file(contentHash: 1, size: 5, modified: .seconds(2))
+        let old = EnvironmentValue.file(contentHash: 1, size: 5, modified: .seconds(1)),
+            touched = EnvironmentValue.file(contentHash: 1, size: 5, modified: .seconds(2))
         #expect(old.isSame(as: touched))
         #expect(!old.isSame(as: EnvironmentValue.file(contentHash: 2, size: 5, modified: .seconds(1))))
         #expect(
-            !EnvironmentValue.file(contentHash: nil, size: 5, modified: .seconds(1)).isSame(as: EnvironmentValue.file(contentHash: nil, size: 5, modified: .seconds(2))))
+            !EnvironmentValue.file(contentHash: nil, size: 5, modified: .seconds(1)).isSame(
+                as: EnvironmentValue.file(contentHash: nil, size: 5, modified: .seconds(2))))
     }
 
     @Test func `C71 a notice stays while the machine runs on battery`() {

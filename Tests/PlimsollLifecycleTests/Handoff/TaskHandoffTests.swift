@@ -137,7 +137,9 @@ import Testing
         ) {
             self.manager = manager
             let events = events
-            task = Task { await manager.resumeHandedOff(from: store, names: ["export"], as: owner, onEvent: { event, _, _ in events.add(event) }, body) }
+            task = Task {
+                await manager.resumeHandedOff(from: store, names: ["export"], as: owner, onEvent: { event, _, _ in events.add(event) }, body)
+            }
         }
 
         func end() async {
@@ -228,7 +230,9 @@ import Testing
             await running.available(.mebibytes(10))
             #expect(running.manager.level == .critical)
             let task = Task {
-                await running.manager.resumeHandedOff(from: store, names: ["export"], onEvent: { event, _, _ in events.add(event) }) { _, _ in begun.add(1) }
+                await running.manager.resumeHandedOff(from: store, names: ["export"], onEvent: { event, _, _ in events.add(event) }) { _, _ in
+                    begun.add(1)
+                }
             }
             // With the loop at each step: time that passes between two of its looks is a gap, not calm.
             for _ in 0..<50 { await running.available(.mebibytes(10), after: .milliseconds(100)) }

@@ -127,7 +127,8 @@ import Testing
 
     @Test func `C38 no member admits work once another is seen stopped, nor after the change has returned`() async {
         let set = set
-        let first = ConcurrencyLimiter("first", limit: 64, waitingWhilePausedAtMost: .zero), second = ConcurrencyLimiter("second", limit: 64, waitingWhilePausedAtMost: .zero)
+        let first = ConcurrencyLimiter("first", limit: 64, waitingWhilePausedAtMost: .zero),
+            second = ConcurrencyLimiter("second", limit: 64, waitingWhilePausedAtMost: .zero)
         set.add(first)
         set.add(second)
         var refusals = 0

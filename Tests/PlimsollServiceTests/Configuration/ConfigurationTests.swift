@@ -79,7 +79,9 @@ import Testing
     }
 
     private static let unknown = ["PLIMSOLL_DRYRUN": "true", "PLIMSOLL_FLUX_CAPACITOR_COLOUR": "red", "PLIMSOLL_LOG_MIN_INTERVAL": "3s"]
-    private static let sentences = ["PLIMSOLL_DRYRUN is not a setting; did you mean PLIMSOLL_DRY_RUN?", "PLIMSOLL_FLUX_CAPACITOR_COLOUR is not a setting"]
+    private static let sentences = [
+        "PLIMSOLL_DRYRUN is not a setting; did you mean PLIMSOLL_DRY_RUN?", "PLIMSOLL_FLUX_CAPACITOR_COLOUR is not a setting",
+    ]
 
     @Test func `an unknown variable is a warning with the meant one, and the others are followed`() throws {
         let settings = try ServiceSettings(environment: Self.unknown)

@@ -160,7 +160,8 @@ import Testing
         defer { puppet.stop() }
         let store = PostgreSQLTaskHandoff("hostaddr=127.0.0.1 port=\(puppet.port) user=x dbname=x sslmode=disable", settings: .hasty)
         let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(1)) }
-        #expect(error?.isUnreachable == true && error?.description.hasPrefix("cannot take a task in PostgreSQL") == true, "\(String(describing: error))")
+        #expect(
+            error?.isUnreachable == true && error?.description.hasPrefix("cannot take a task in PostgreSQL") == true, "\(String(describing: error))")
         #expect(store.statistics.unreachable == 1 && store.statistics.answered == 0)
     }
 
