@@ -11,6 +11,8 @@ let rules: [SwiftSetting] = [
 
 let package = Package(
     name: "plimsoll",
+    // For `Synchronization`. On a Mac the library compiles and has no effect: docs/DECISIONS.md.
+    platforms: [.macOS(.v15)],
     products: [
         .library(name: "Plimsoll", targets: ["Plimsoll"]),
         .library(name: "PlimsollLifecycle", targets: ["PlimsollLifecycle"]),

@@ -17,9 +17,6 @@ import Testing
         }
     }
 
-    /// A link to the former place of an article.
-    private static let moved = "docs/operations/deployment.md: ../Plimsoll.docc/AServiceWithBackgroundWork.md"
-
     @Test func `relative links of the documents name files and headings that exist`() throws {
         var count = 0
         for document in try Self.documents() {
@@ -27,7 +24,6 @@ import Testing
             count += links.count
             for link in links {
                 let place = "\(document.path.dropFirst(Self.root.path.count + 1)): \(link)"
-                guard place != Self.moved else { continue }
                 let parts = link.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
                 let target = parts[0].isEmpty ? document : document.deletingLastPathComponent().appendingPathComponent(parts[0]).standardized
                 guard FileManager.default.fileExists(atPath: target.path) else {
