@@ -126,13 +126,8 @@ extension ResourceManager {
         return HeapAllocator.current.canGiveBack
     }
 
-    /// The allocator's own figures of its memory, in bytes for the whole process; jemalloc only, `nil` elsewhere.
-    ///
-    /// `allocated` is handed out, `active` is in pages with an allocation, `resident` is in memory, and `retained` is
-    /// address space without memory behind. Most of `resident` above `active` can be given back.
-    public static var heap: (allocated: Int, active: Int, resident: Int, retained: Int)? {
-        HeapAllocator.current.sample().map {
-            ($0.allocated.bytes, $0.active.bytes, $0.resident.bytes, $0.retained.bytes)
-        }
-    }
+    /// The allocator's own figures of its memory; jemalloc only, `nil` elsewhere.
+    // A type with a name. The runtime would look up a tuple's by text, in strings of C++, and where a sanitizer owns
+    // malloc beside jemalloc the process ends there.
+    public static var heap: HeapSample? { HeapAllocator.current.sample() }
 }

@@ -72,9 +72,7 @@ package struct HeapAllocator: Sendable, Hashable {
         var sample = plimsoll_heap_sample()
         guard plimsoll_heap_sample(&sample) else { return nil }
         return HeapSample(
-            allocated: ByteCount(sample.allocated), active: ByteCount(sample.active),
-            resident: ByteCount(sample.resident),
-            retained: ByteCount(sample.retained))
+            allocated: sample.allocated, active: sample.active, resident: sample.resident, retained: sample.retained)
     }
 }
 
@@ -230,13 +228,13 @@ package enum GiveBackDepth: Sendable, Hashable {
 }
 
 /// The allocator's own figures of its memory, in bytes for the whole process.
-package struct HeapSample: Sendable, Hashable {
+public struct HeapSample: Sendable, Hashable {
     /// Bytes handed out, in whole size classes.
-    package var allocated: ByteCount
+    public var allocated: Int
     /// Bytes in pages with an allocation on them. The part above `allocated` is holes, which no give-back returns.
-    package var active: ByteCount
+    public var active: Int
     /// Bytes in pages in memory. Most of the part above `active` can be given back.
-    package var resident: ByteCount
+    public var resident: Int
     /// Bytes of address space kept without memory behind them.
-    package var retained: ByteCount
+    public var retained: Int
 }
