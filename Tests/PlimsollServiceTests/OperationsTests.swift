@@ -135,7 +135,7 @@ import Testing
         for user in ["runAsUser: 10001", "fsGroup: 10001"] { #expect(manifest.contains(user)) }
         #expect(image.contains("USER 10001:10001") && image.contains("install -d -o 10001 -g 10001 -m 0700 /run/plimsoll"))
         #expect(image.contains("RUNTIME_DIRECTORY=/run/plimsoll") && manifest.contains("mountPath: /run/plimsoll"))
-        // What is built is what is copied, and what is built exists.
+        // The image copies the products that it builds, and these exist.
         let products = image.matches(of: #/--product (\w+)/#).map { "\($0.output.1)" }
         #expect(products == ["pod", "plimsoll"] && products.allSatisfy { image.contains("/.build/release/\($0) ") })
         #expect(try text("../examples/Pod/Package.swift").contains(".executable(name: \"pod\""))

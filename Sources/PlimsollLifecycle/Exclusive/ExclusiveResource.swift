@@ -15,6 +15,15 @@ import Synchronization
 /// in flight are waited for, then the resource is released. At the deadline the resource is closed by force and
 /// named. On the way back, resources are reacquired in reverse order.
 ///
+/// Typical resources:
+/// - A lock that others wait for: flock, fcntl, an advisory lock of a database, a mutex in shared memory.
+/// - A lease, held for a limited time independent of this process: leadership, a shard. After a freeze the lease counts
+///   as lost, unless the lease time has not run out.
+/// - A listening socket. For a frozen process, the kernel goes on accepting connections into a backlog that no thread
+///   serves. Close the socket with shutdown(2) and close(2): a child that inherited the socket would keep it listening.
+/// - A session with a remote party that is opened and closed in pairs: a serial line, a GPU context, a licence seat
+///   (C53).
+///
 /// *Fencing*: `epoch` rises whenever another process may have held the resource. This happens on reacquisition, and
 /// after every freeze or host sleep. Work that began earlier finds that `check(_:)` throws, and must not act any
 /// more.

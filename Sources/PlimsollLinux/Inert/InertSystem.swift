@@ -2,8 +2,8 @@
 public import Plimsoll
 public import PlimsollLifecycle
 
-// What the product has away from Linux and glibc: the same names, so that a program compiles, and no effect. Every refusal
-// gives the reason. `make inert` compiles this file on Linux.
+// The product away from Linux and glibc: the same names, so that a program compiles, and no effect. Every refusal gives
+// the reason. `make inert` compiles this file on Linux.
 
 enum InertSystem {
     static let reason = "this system is not Linux with glibc; run the service there, or in a container"

@@ -1,7 +1,7 @@
 #if !canImport(Glibc) || PLIMSOLL_INERT
 import Plimsoll
 
-// What the admin socket is away from Linux and glibc: the same names, and a refusal.
+// The admin socket away from Linux and glibc: the same names, and a refusal.
 
 final class AdminServer: Sendable {
     let path: String

@@ -11,7 +11,7 @@ public struct ServiceSettings: Sendable {
     var policy = PressurePolicy.standard
     /// The keys that a configuration has set, with values, in the order of setting.
     var configured: [(setting: Setting, text: String)] = []
-    /// What a configuration contains besides valid values, in the order found.
+    /// Findings in a configuration besides valid values, in order.
     private(set) var found: [ConfigurationWarning] = []
     /// The warnings about the configuration that these settings come from, as sentences: unknown variables, service
     /// links of Kubernetes, former names. `ResourceService` logs the same.
