@@ -10,7 +10,8 @@ final class AdminServer: Sendable {
         throws(AdminError)
     {
         throw AdminError(
-            .failed, "cannot listen at the admin socket \"\(path)\" because this system is not Linux with glibc; use AdminPages")
+            .failed,
+            "cannot listen at the admin socket \"\(path)\" because this system is not Linux with glibc; use AdminPages")
     }
 
     func start() throws(AdminError) {}
