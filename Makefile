@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
+# SwiftPM passes the enabled traits to the compiler in the order of a hash table: another order, and everything is built anew.
+BUILD := SWIFT_DETERMINISTIC_HASHING=1 swift build
 STRICT := -Xswiftc -warnings-as-errors
 # For the builds of tests: other flags than the build before build everything anew.
 FLAGS ?=
@@ -18,7 +20,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench lifecycle supervisor test test-all unit platforms inert sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle packages ecosystem-bundle platforms inert sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -34,7 +36,7 @@ setup: swift
 		echo "going on without systemd in the virtual machine" >&2
 
 $(RELEASE) $(SHOP) $(BENCH): swift
-	swift build -c release --product $(@F)
+	$(BUILD) -c release --product $(@F)
 
 demo: $(RELEASE) ## One service under one limit, without and with Plimsoll: a real kill, a real survival
 	@$(RELEASE) demo --real || { status=$$?; [ $$status -eq 69 ] || exit $$status; $(MAKE) --no-print-directory demo-elsewhere; }
@@ -49,50 +51,70 @@ demo-elsewhere:
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
 web-demo: swift
 	@touch Tests/Ecosystem/Package.swift
-	@swift build -c release --package-path Tests/Ecosystem --product WebDemo >&2
+	@$(BUILD) -c release --package-path Tests/Ecosystem --product WebDemo >&2
 
 demo-web: $(RELEASE) web-demo ## A web server within 256 MiB under wrk's load, with its status page; SECONDS_OF_LOAD=300 leaves time to look
 	@Tests/Ecosystem/Demo/run $(RELEASE) $(WEB_DEMO)
 
-supervisor: $(RELEASE) ## Three services under one limit, without a supervisor and with one; drawn in out/supervisor.svg
+demo-supervisor: $(RELEASE) ## Three services under one limit, without a supervisor and with one; drawn in out/supervisor.svg
 	$(RELEASE) demo supervisor
 
-lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, background, freezes, termination; drawn in out/lifecycle.svg
+demo-lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, background, freezes, termination; drawn in out/lifecycle.svg
 	$(RELEASE) demo lifecycle
 
 # Its last line tells how many tests ran in all parts; the lines before say what was left out and why. A part that fails stops no other.
-test: swift ## Every layer of tests, the virtual machine included; REQUIRE=1 makes what cannot run here a failure
-	@mkdir -p out; rm -f out/tally; status=0; export TEST_TALLY=$(CURDIR)/out/tally; \
-	$(MAKE) --no-print-directory --keep-going unit platforms ecosystem allocators vm || status=$$?; \
-	Tests/tell --sum unit supervisor platforms ecosystem allocators vm || status=1; exit $$status
+# Packages are installed beside the first build. The builds one after another, as each keeps all processors busy; then tests, which wait
+# a lot, beside each other.
+test: swift ## The layers of tests but for the slow ones, a virtual machine included; REQUIRE=1 makes what cannot run here a failure
+	@$(call all_parts,ecosystem-bundle,unit supervisor platforms ecosystem,vm)
 
-test-all: ## The same with the torture of volatile memory at full length, seven minutes more
-	@$(MAKE) --no-print-directory test TORTURE_READS=2000000
-	@$(MAKE) --no-print-directory inert
+test-all: swift ## Every layer: also allocators, sanitizers, the inert build, all boots with release programs, and the torture of volatile memory at full length
+	@$(call all_parts,ecosystem-bundle $(RELEASE) $(SHOP) $(BENCH),unit supervisor platforms ecosystem,allocators vm,ALL=1 CONFIGURATION=release TORTURE_READS=2000000)
+	@$(MAKE) --no-print-directory inert sanitize
 
-unit: swift
-	swift build --build-tests $(FLAGS)
-# The supervisor's in a process of their own: they start and kill children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
-	@status=0; Tests/tell --part unit swift test --skip-build --skip PlimsollSupervisorTests || status=$$?; \
-	Tests/tell --part supervisor swift test --skip-build --filter PlimsollSupervisorTests || status=$$?; exit $$status
+# all_parts BUILDS,PARTS AT ONCE,PARTS ONE AFTER ANOTHER,VARIABLES
+all_parts = mkdir -p out; rm -f out/tally; status=0; export TEST_TALLY=$(CURDIR)/out/tally; make="$(MAKE) --no-print-directory --keep-going $(4)"; \
+	$$make -j2 --output-sync=line packages bundle || status=$$?; $$make $(1) || status=$$?; $$make -j4 --output-sync=target $(2) || status=$$?; $$make $(3) || status=$$?; \
+	Tests/tell --sum $(2) $(3) || status=1; exit $$status
+
+quick: swift ## The tests of the core, built without any other package: minutes when cold, seconds after a change
+	PLIMSOLL_CORE=1 $(BUILD) --build-tests --scratch-path .build-quick
+	Tests/tell --part quick env NO_COLOR=1 .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing
+
+bundle: swift
+	$(BUILD) --build-tests $(FLAGS)
+
+# The bundle runs by itself: `swift test` holds a lock on the build directory, so that two would run one after another.
+BUNDLE := env NO_COLOR=1 .build/debug/plimsollPackageTests.xctest --testing-library swift-testing
+unit: bundle
+	Tests/tell --part unit $(BUNDLE) --skip PlimsollSupervisorTests
+
+# In a process of their own: they start and kill children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
+supervisor: bundle
+	Tests/tell --part supervisor $(BUNDLE) --filter PlimsollSupervisorTests
 
 # Installs packages. Lists that are missing, or name versions that are gone, are fetched first.
 install = apt-get install -y --no-install-recommends $(1) || { apt-get update && apt-get install -y --no-install-recommends $(1); }
 
 # Headers and libraries that the adapters are built with, and servers that their tests start. The first build takes minutes.
-ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev
+ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev libssl-dev
+ECOSYSTEM_HEADERS = [ -e /usr/include/hiredis/hiredis.h ] && [ -e /usr/include/libmemcached/memcached.h ] && [ -e /usr/include/sqlite3.h ] && \
+	[ -e /usr/include/openssl/hmac.h ] && { [ -e /usr/include/postgresql/libpq-fe.h ] || [ -e /usr/include/libpq-fe.h ]; }
 ECOSYSTEM_SERVERS := postgresql redis-server memcached prometheus chromium
-ecosystem: swift ## The adapters' tests against real servers; installs what they need as root
+ECOSYSTEM_BUNDLE := env NO_COLOR=1 Tests/Ecosystem/.build/debug/plimsoll-ecosystemPackageTests.xctest
+packages: setup
 	@missing=""; for package in $(ECOSYSTEM_LIBRARIES) $(ECOSYSTEM_SERVERS); do \
 		dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
 	[ -z "$$missing" ] || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(call install,$$missing); \
 		else echo "apt-get install -y --no-install-recommends$$missing"; echo "going on without" >&2; fi; }
+
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
-	@if [ -e /usr/include/hiredis/hiredis.h ] && [ -e /usr/include/libmemcached/memcached.h ] && [ -e /usr/include/sqlite3.h ] && \
-		{ [ -e /usr/include/postgresql/libpq-fe.h ] || [ -e /usr/include/libpq-fe.h ]; }; then \
-		touch Tests/Ecosystem/Package.swift; swift build --build-tests --package-path Tests/Ecosystem && \
-		Tests/tell --part ecosystem swift test --skip-build --package-path Tests/Ecosystem; \
+ecosystem-bundle: packages
+	@! $(ECOSYSTEM_HEADERS) || { touch Tests/Ecosystem/Package.swift; $(BUILD) --build-tests --package-path Tests/Ecosystem; }
+
+ecosystem: ecosystem-bundle ## The adapters' tests against real servers; installs what they need as root
+	@if $(ECOSYSTEM_HEADERS); then Tests/tell --part ecosystem $(ECOSYSTEM_BUNDLE) --testing-library swift-testing; \
 	else Tests/tell --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
@@ -108,8 +130,8 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 # What other systems get, compiled and tested here: no volatile memory, no barriers, no source of readings. A build of its own.
 INERT := --scratch-path .build-inert -Xcc -DPLIMSOLL_INERT
 inert: swift ## The tests of the core in the inert build, which macOS and musl have, and what a service imports compiled; a second build
-	swift build --build-tests $(INERT)
-	swift build --target PlimsollService --scratch-path .build-inert-service -Xcc -DPLIMSOLL_INERT -Xswiftc -DPLIMSOLL_INERT
+	$(BUILD) --build-tests $(INERT)
+	$(BUILD) --target PlimsollService --scratch-path .build-inert-service -Xcc -DPLIMSOLL_INERT -Xswiftc -DPLIMSOLL_INERT
 	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
 
 platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here; installs musl-tools as root
@@ -118,8 +140,8 @@ platforms: swift ## The C of the core compiled for macOS and musl, as far as tha
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
 	Tests/tell --part allocators Tests/Allocators/matrix
 
-vm: setup $(RELEASE) $(SHOP) $(BENCH) ## The tests and the demo on a real cgroup v2 system under software emulation
-	@if reason=$$($(VM)/vm-run --check 2>&1); then swift build --build-tests $(FLAGS) && Tests/tell --part vm $(VM)/suite; \
+vm: setup bundle ## The tests and the demo on a real cgroup v2 system under software emulation; ALL=1 for all situations
+	@if reason=$$($(VM)/vm-run --check 2>&1); then Tests/tell --part vm $(VM)/suite; \
 	else Tests/tell --skip vm $$($(VM)/suite --count) "$$reason"; fi
 
 # The same machine without and with swap, as two of them act on swap. Without huge pages, for which the kernel keeps 44 MiB free: a tenth of one so small.
@@ -134,7 +156,7 @@ check: swift ## What must hold before a commit: format, no warnings, all tests
 	$(MAKE) test FLAGS="$(STRICT)"
 
 contracts: swift ## Rewrite the tests' column of docs/Contracts.md from the names of the tests
-	swift build --build-tests
+	$(BUILD) --build-tests
 	PLIMSOLL_WRITE_CONTRACTS=1 swift test --skip-build --filter ContractTests
 
 format: swift ## Bring the sources into shape
@@ -151,14 +173,14 @@ stress: $(RELEASE) ## Survival under memory pressure: without, reactive, volatil
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
 cache-bench: swift
 	@touch Benchmarks/Package.swift
-	@swift build -c release --package-path Benchmarks --product cache-bench >&2
+	@$(BUILD) -c release --package-path Benchmarks --product cache-bench >&2
 
 bench-peers: cache-bench ## PurgeableCache beside NSCache, dictionaries, Caffeine and TBB: that part of bench alone; PEERS="--rounds 3 ..."
 	@Benchmarks/peers $(PEERS)
 
 # Rows alone on standard output. The simulators that ours is compared with are tested first.
 bench-hit-ratio: cache-bench ## Hit ratios of PurgeableCache beside the best possible and LRU; PLIMSOLL_TRACES=DIR names recorded streams
-	@swift build --package-path Benchmarks --product plimsoll-benchmarksPackageTests >&2
+	@$(BUILD) --package-path Benchmarks --product plimsoll-benchmarksPackageTests >&2
 	@swift test --package-path Benchmarks --skip-build --quiet >&2
 	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
 
@@ -171,14 +193,14 @@ bench-service: $(BENCH) web-demo ## What being at home in the server ecosystem c
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
 e2e-bench: swift
 	@touch Benchmarks/EndToEnd/Package.swift
-	@swift build -c release --package-path Benchmarks/EndToEnd --product e2e-bench >&2
+	@$(BUILD) -c release --package-path Benchmarks/EndToEnd --product e2e-bench >&2
 
 # Hours at full length; E2E="--limits 256M --loads burst-1 --variants fixed-25,plimsoll --runs 2" makes it minutes. Every run is kept at once in E2E_RUNS, and a
 # comparison that broke off goes on with the same E2E_RUNS. The report is tested first.
 
 E2E_RUNS ?= out/end-to-end-$(shell date +%Y%m%d-%H%M%S).jsonl
 bench-end-to-end: $(RELEASE) e2e-bench ## One real service with and without Plimsoll under a real limit: goodput, kills, refusals; prints figure lines
-	@swift build --package-path Benchmarks/EndToEnd --product plimsoll-end-to-endPackageTests >&2
+	@$(BUILD) --package-path Benchmarks/EndToEnd --product plimsoll-end-to-endPackageTests >&2
 	@swift test --package-path Benchmarks/EndToEnd --skip-build --quiet >&2
 	@unset TEST_REQUIRE; mkdir -p out; runs="$(E2E_RUNS)"; echo "runs are kept in $$runs" >&2; \
 	$(E2E_BENCH) compare --plimsoll $(RELEASE) --json "$$runs" $(E2E) >&2 && $(E2E_BENCH) report --json "$$runs" || [ $$? -eq 69 ]

@@ -60,7 +60,8 @@ let package = Package(
         .trait(name: "PostgreSQL", description: "PlimsollPostgreSQL: hand-over of tasks through a server, by libpq"),
         .trait(
             name: "Spill",
-            description: "PlimsollSpill: what is purged goes to memcached or Redis, by libmemcached and hiredis"),
+            description:
+                "PlimsollSpill: what is purged goes to memcached or Redis, by libmemcached, hiredis and OpenSSL"),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -77,7 +78,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
-        .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
     ],
     targets: [
         // What pressure means and what to do about it. No Foundation, no Glibc, no package.
@@ -173,10 +173,9 @@ let package = Package(
             name: "PlimsollSpill",
             dependencies: [
                 "Plimsoll", .target(name: "CSpill", condition: .when(traits: ["Spill"])),
-                .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["Spill"])),
             ],
             swiftSettings: rules),
-        .systemLibrary(name: "CSpill", providers: [.apt(["libmemcached-dev", "libhiredis-dev"])]),
+        .systemLibrary(name: "CSpill", providers: [.apt(["libmemcached-dev", "libhiredis-dev", "libssl-dev"])]),
 
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.
         .target(name: "PlimsollTesting", dependencies: ["Plimsoll", "PlimsollLifecycle"], swiftSettings: rules),
@@ -319,3 +318,17 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// `make quick`: the core alone, without any other package.
+if Context.environment["PLIMSOLL_CORE"] == "1" {
+    let core: Set = [
+        "Plimsoll", "CPlimsollMemory", "CPlimsollProcess", "PlimsollLifecycle", "PlimsollLinux", "CPlimsollLinux",
+        "PlimsollFoundation", "PlimsollFoundationNetworking", "PlimsollTesting",
+        "TestSupport", "CAllocationCounter", "CSystemCallKiller",
+        "PlimsollTests", "PlimsollLifecycleTests", "PlimsollFoundationTests", "PlimsollLinuxTests",
+    ]
+    package.dependencies = []
+    package.traits = []
+    package.targets.removeAll { !core.contains($0.name) }
+    package.products.removeAll { !core.contains($0.name) }
+}

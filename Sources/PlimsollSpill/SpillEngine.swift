@@ -1,5 +1,4 @@
 #if Spill
-import Crypto
 import Plimsoll
 import Synchronization
 
@@ -53,7 +52,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     let limits: SpillLimits
     let prefix: String
     let version: UInt32
-    let secret: SymmetricKey
+    let secret: [UInt8]
     let level: @Sendable () -> PressureLevel
     let time = Timekeeper.running
     let state: Mutex<State>
@@ -63,7 +62,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     init(
         store: SpillStore, codec: SpillCodec<Value>, encodeKey: @escaping @Sendable (Key) -> [UInt8],
         limits: SpillLimits, prefix: String,
-        version: UInt32, secret: SymmetricKey,
+        version: UInt32, secret: [UInt8],
         generation: UInt64, level: @escaping @Sendable () -> PressureLevel
     ) {
         (self.store, self.codec, self.encodeKey, self.limits) = (store, codec, encodeKey, limits)

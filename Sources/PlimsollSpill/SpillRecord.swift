@@ -1,6 +1,5 @@
 #if Spill
-import Crypto
-import FoundationEssentials
+import CSpill
 import Plimsoll
 
 /// The content of a store under one key: a value, with the data that identifies and authenticates the record.
@@ -26,21 +25,18 @@ struct SpillRecord {
     /// Prefix of the cache's names in the store.
     var prefix: String
     /// Authentication key: any party with this key can write records.
-    var secret: SymmetricKey
+    var secret: [UInt8]
 
-    func bytes(_ key: [UInt8], _ value: [UInt8]) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(Self.headerByteCount + key.count + value.count)
-        bytes.append(contentsOf: Self.mark)
-        bytes.append(Self.format)
-        Self.append(version, to: &bytes)
-        Self.append(generation, to: &bytes)
-        Self.append(UInt32(key.count), to: &bytes)
-        Self.append(UInt32(value.count), to: &bytes)
-        bytes.append(contentsOf: Self.code(secret, prefix, bytes[...], key[...], value[...]))
-        bytes.append(contentsOf: key)
-        bytes.append(contentsOf: value)
-        return bytes
+    /// Returns the record, nil if the library for authentication reports an error.
+    func bytes(_ key: [UInt8], _ value: [UInt8]) -> [UInt8]? {
+        let body = key + value
+        var header = Self.mark + [Self.format]
+        Self.append(version, to: &header)
+        Self.append(generation, to: &header)
+        Self.append(UInt32(key.count), to: &header)
+        Self.append(UInt32(value.count), to: &header)
+        guard let code = Self.code(secret, prefix, header[...], body[...]) else { return nil }
+        return header + code + body
     }
 
     /// Returns the value in `bytes`. Checks that the bytes are complete, written with this secret, of this version
@@ -54,9 +50,9 @@ struct SpillRecord {
         let body = bytes.dropFirst(Self.headerByteCount)
         guard body.count == keyCount + valueCount else { throw .damaged }
         let (foundKey, value) = (body.prefix(keyCount), body.dropFirst(keyCount))
-        let code = Self.code(secret, prefix, bytes.prefix(Self.codeOffset), foundKey, value)
-        // Constant-time comparison.
-        guard code == bytes[Self.codeOffset..<Self.headerByteCount] else { throw .damaged }
+        guard let code = Self.code(secret, prefix, bytes.prefix(Self.codeOffset), body),
+            CRYPTO_memcmp(code, Array(bytes[Self.codeOffset..<Self.headerByteCount]), Self.codeByteCount) == 0
+        else { throw .damaged }
         guard Self.number(UInt32.self, at: 5, bytes) == version, Self.number(UInt64.self, at: 9, bytes) == generation
         else { throw .otherVersion }
         guard foundKey.elementsEqual(key) else { throw .otherKey }
@@ -71,18 +67,20 @@ struct SpillRecord {
             "\(prefix):\(String(generation, radix: 36)):\(String(hash, radix: 36))\(String(CRC32C.checksum(key), radix: 36))"
     }
 
-    /// Returns the authentication code. The header contains the lengths of key and value, so no two records with
-    /// different parts yield the same bytes.
-    private static func code(
-        _ secret: SymmetricKey, _ prefix: String, _ header: ArraySlice<UInt8>, _ key: ArraySlice<UInt8>,
-        _ value: ArraySlice<UInt8>
-    ) -> HMAC<SHA256>.MAC {
-        var code = HMAC<SHA256>(key: secret)
-        code.update(data: header)
-        code.update(data: key)
-        code.update(data: value)
-        code.update(data: Array(prefix.utf8))
-        return code.finalize()
+    /// Returns the authentication code of a record, nil if the library reports an error. The header contains the
+    /// lengths of key and value, so no two records with different parts yield the same bytes.
+    private static func code(_ secret: [UInt8], _ prefix: String, _ header: ArraySlice<UInt8>, _ body: ArraySlice<UInt8>)
+        -> [UInt8]?
+    {
+        let message = header + body + prefix.utf8
+        var length: UInt32 = 0
+        let code = [UInt8](unsafeUninitializedCapacity: codeByteCount) { code, count in
+            let written = message.withUnsafeBufferPointer {
+                HMAC(EVP_sha256(), secret, Int32(secret.count), $0.baseAddress, $0.count, code.baseAddress, &length)
+            }
+            count = written == nil ? 0 : codeByteCount
+        }
+        return code.isEmpty || length != codeByteCount ? nil : code
     }
 
     private static func append(_ number: some FixedWidthInteger, to bytes: inout [UInt8]) {
@@ -97,7 +95,7 @@ struct SpillRecord {
 }
 
 /// The default secret: each process has its own, never visible outside the process.
-let processSecret = SymmetricKey(size: .bits256)
+let processSecret: [UInt8] = (0..<32).map { _ in .random(in: .min ... .max) }
 #endif
 
 #if Spill

@@ -67,7 +67,7 @@ extension SpillEngine {
         let record = record(generation), keyBytes = encodeKey(key), name = record.name(of: keyBytes)
         var bytes: [UInt8]?
         if case .put(let value, _) = work {
-            bytes = (try? codec.encode(value)).map { record.bytes(keyBytes, $0) }
+            bytes = (try? codec.encode(value)).flatMap { record.bytes(keyBytes, $0) }
             guard let bytes, bytes.count <= store.mostBytes else {
                 state.withLock { $0.statistics.unfit += 1 }
                 // With the circuit breaker not closed, this work was the probe. Record a failure, because the store

@@ -1,5 +1,4 @@
 #if Spill
-import Crypto
 public import Plimsoll
 import Synchronization
 
@@ -77,7 +76,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
             store: store, codec: codec,
             encodeKey: { key in (try? key.withEncodedBytes { Array($0) }) ?? Array("\(key)".utf8) },
             limits: limits, prefix: "plimsoll:" + String(decoding: letters.prefix(32), as: UTF8.self), version: version,
-            secret: secret.map { SymmetricKey(data: $0) } ?? processSecret, generation: generation,
+            secret: secret ?? processSecret, generation: generation,
             level: { [weak manager] in manager?.level ?? .normal })
         self.engine = engine
         registration = manager.register(SpillQueuePurgeable(name: "\(cache.name), queued for \(store.name)", engine))
