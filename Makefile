@@ -20,7 +20,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle packages ecosystem-bundle platforms inert sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle packages ecosystem-bundle platforms inert sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-adoption bench-hostile bench-micro container-programs bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -108,6 +108,8 @@ packages: setup
 	[ -z "$$missing" ] || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(call install,$$missing); \
 		else echo "apt-get install -y --no-install-recommends$$missing"; echo "going on without" >&2; fi; }
+	@command -v kubernetes-validate >/dev/null || { [ "$$(id -u)" = 0 ] && python3 -m pip install --quiet kubernetes-validate >/dev/null 2>&1; } || \
+		{ echo "pip install kubernetes-validate"; echo "going on without" >&2; }
 
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
 ecosystem-bundle: packages
@@ -140,9 +142,16 @@ platforms: swift ## The C of the core compiled for macOS and musl, as far as tha
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
 	Tests/tell --part allocators Tests/Allocators/matrix
 
-vm: setup bundle ## The tests and the demo on a real cgroup v2 system under software emulation; ALL=1 for all situations
+vm: setup bundle $(if $(ALL),container-programs) ## The tests and the demo on a real cgroup v2 system under software emulation; ALL=1 for all situations
 	@if reason=$$($(VM)/vm-run --check 2>&1); then Tests/tell --part vm $(VM)/suite; \
 	else Tests/tell --skip vm $$($(VM)/suite --count) "$$reason"; fi
+
+# As docs/operations/Dockerfile builds them.
+container-programs: swift
+	$(BUILD) -c release --static-swift-stdlib --package-path docs/examples/Pod --product pod
+	$(BUILD) -c release --static-swift-stdlib --scratch-path .build-static --product plimsoll
+	@$(VM)/vm-run --containers --check >/dev/null 2>&1 || $(VM)/vm-run --containers --setup || echo "going on without containers" >&2
+	@mkdir -p out/container; strip -o out/container/pod docs/examples/Pod/.build/release/pod; strip -o out/container/plimsoll .build-static/release/plimsoll
 
 # The same machine without and with swap, as two of them act on swap. Without huge pages, for which the kernel keeps 44 MiB free: a tenth of one so small.
 # Twenty minutes; PEERS_VM="--runs 1" makes it shorter.
@@ -166,6 +175,9 @@ bench: $(BENCH) cache-bench ## Measure what the library costs; prints figure lin
 	Benchmarks/run $(BENCH)
 	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
 	Benchmarks/peers
+
+bench-adoption: swift ## What it takes to depend on the library, to test it, and what a container survives; prints figure lines, half an hour
+	Benchmarks/adoption
 
 stress: $(RELEASE) ## Survival under memory pressure: without, reactive, volatile; prints figure lines
 	$(RELEASE) stress --runs $${RUNS:-18} --limit $${LIMIT:-256M}

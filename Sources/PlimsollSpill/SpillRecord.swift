@@ -50,6 +50,7 @@ struct SpillRecord {
         let body = bytes.dropFirst(Self.headerByteCount)
         guard body.count == keyCount + valueCount else { throw .damaged }
         let (foundKey, value) = (body.prefix(keyCount), body.dropFirst(keyCount))
+        // CRYPTO_memcmp takes the same time wherever the first difference is.
         guard let code = Self.code(secret, prefix, bytes.prefix(Self.codeOffset), body),
             CRYPTO_memcmp(code, Array(bytes[Self.codeOffset..<Self.headerByteCount]), Self.codeByteCount) == 0
         else { throw .damaged }
@@ -69,9 +70,9 @@ struct SpillRecord {
 
     /// Returns the authentication code of a record, nil if the library reports an error. The header contains the
     /// lengths of key and value, so no two records with different parts yield the same bytes.
-    private static func code(_ secret: [UInt8], _ prefix: String, _ header: ArraySlice<UInt8>, _ body: ArraySlice<UInt8>)
-        -> [UInt8]?
-    {
+    private static func code(
+        _ secret: [UInt8], _ prefix: String, _ header: ArraySlice<UInt8>, _ body: ArraySlice<UInt8>
+    ) -> [UInt8]? {
         let message = header + body + prefix.utf8
         var length: UInt32 = 0
         let code = [UInt8](unsafeUninitializedCapacity: codeByteCount) { code, count in

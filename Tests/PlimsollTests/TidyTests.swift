@@ -9,7 +9,10 @@ import Testing
     /// The package's own sources below a folder; empty where the sources are not at hand, as in the virtual machine.
     static func sources(_ folder: String) -> [(path: String, text: String)] {
         let folder = root.appendingPathComponent(folder)
-        let files = FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil, options: .skipsHiddenFiles)?.allObjects as? [URL] ?? []
+        // Hidden folders have the sources of other packages.
+        let enumerator = FileManager.default.enumerator(
+            at: folder, includingPropertiesForKeys: nil, options: .skipsHiddenFiles)
+        let files = enumerator?.allObjects as? [URL] ?? []
         return files.filter { $0.pathExtension == "swift" }.compactMap { file in
             (try? String(contentsOf: file, encoding: .utf8)).map { (file.path, $0) }
         }

@@ -1,0 +1,54 @@
+import Foundation
+import TestSupport
+import Testing
+
+private let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../..")
+    .standardized.path
+private let hasPackage = Tool.find("swift") != nil && FileManager.default.fileExists(atPath: root + "/Package.swift")
+
+/// The package as other packages depend on it.
+@Suite(.needs(hasPackage, "no swift, or no sources"), .timeLimit(.minutes(5))) struct ConsumerTests {
+    /// Runs SwiftPM's resolver on a package that depends on this one, and returns the names of the packages that it brings.
+    private func packages(traits: String) throws -> [String] {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("consumer-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try FileManager.default.createDirectory(at: folder.appendingPathComponent("Sources/App"), withIntermediateDirectories: true)
+        try "".write(to: folder.appendingPathComponent("Sources/App/App.swift"), atomically: true, encoding: .utf8)
+        let manifest = """
+            // swift-tools-version: 6.2
+            import PackageDescription
+            let package = Package(
+                name: "consumer",
+                dependencies: [.package(name: "plimsoll", path: "\(root)", traits: [\(traits)])],
+                targets: [
+                    .target(
+                        name: "App",
+                        dependencies: [
+                            .product(name: "Plimsoll", package: "plimsoll"), .product(name: "PlimsollLinux", package: "plimsoll"),
+                        ])
+                ])
+            """
+        try manifest.write(to: folder.appendingPathComponent("Package.swift"), atomically: true, encoding: .utf8)
+        // Standard error apart: SwiftPM tells there what it fetches.
+        let arguments = ["-c", "swift package --package-path '\(folder.path)' show-dependencies --format json 2>'\(folder.path)/errors'"]
+        let (status, output) = try Tool.run("/bin/sh", arguments)
+        let errors = (try? String(contentsOf: folder.appendingPathComponent("errors"), encoding: .utf8)) ?? ""
+        try #require(status == 0, "\(output) \(errors)")
+        struct Dependency: Decodable {
+            var identity: String
+            var dependencies: [Dependency]
+            var all: [String] { dependencies.flatMap { [$0.identity] + $0.all } }
+        }
+        let direct = try JSONDecoder().decode(Dependency.self, from: Data(output.utf8)).dependencies
+        try #require(direct.count == 1, "the consumer depends on this package alone: \(output)")
+        return direct[0].all
+    }
+
+    @Test func `a consumer without traits resolves no other package`() throws {
+        #expect(try packages(traits: "") == [])
+    }
+
+    @Test func `a trait brings its packages`() throws {
+        #expect(try packages(traits: #""Supervisor""#) == ["yams"])
+    }
+}
