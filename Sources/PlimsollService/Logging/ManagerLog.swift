@@ -155,7 +155,7 @@ final class ManagerLog: Sendable {
         logger.info("cannot \(what)", metadata: ["plimsoll.reason": "\(reason)"])
     }
 
-    /// Logs that there is no admin socket, because no path is known.
+    /// Logs that there is no admin socket, because no path is known or the socket cannot listen there.
     func opensNoAdminSocket(_ error: AdminError) {
         logger.notice("did not open the admin socket", metadata: ["plimsoll.reason": "\(error)"])
     }

@@ -206,7 +206,7 @@ public final class ResourceService: Service, CustomStringConvertible {
             try admin.start()
             return admin
         } catch {
-            log.cannot("listen at the admin socket", "\(error)")
+            log.opensNoAdminSocket(error)
             return nil
         }
     }

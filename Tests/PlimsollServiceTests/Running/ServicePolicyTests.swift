@@ -24,6 +24,23 @@ import Testing
         #expect(book.entries.isEmpty)
         _ = service
     }
+
+    @Test func `an admin socket that cannot listen is a notice with the reason, and the service goes on`() async throws {
+        let source = ScriptedPressureSource(), book = LogBook()
+        var settings = ServiceSettings()
+        settings.adminSocket = .path("/nowhere/service.sock")
+        let service = ResourceService(ResourceManager(source: source), settings: settings, logger: book.logger)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await service.run() }
+            source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
+            await until("the first look") { service.manager.level == .critical }
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+        let entries = book.entries.filter { $0.message == "did not open the admin socket" }
+        #expect(entries.map(\.level) == [.notice])
+        #expect(entries.first?["reason"]?.contains("/nowhere/service.sock") == true, "\(entries)")
+    }
 }
 
 @Suite struct ServicePolicyTests {
