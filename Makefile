@@ -74,8 +74,11 @@ test-all: swift ## Every layer: also allocators, sanitizers, the inert build, al
 
 # all_parts BUILDS,PARTS AT ONCE,PARTS ONE AFTER ANOTHER,VARIABLES
 all_parts = mkdir -p out; rm -f out/tally; status=0; export TEST_TALLY=$(CURDIR)/out/tally; make="$(MAKE) --no-print-directory --keep-going $(4)"; \
-	$$make -j2 --output-sync=line packages bundle || status=$$?; $$make $(1) || status=$$?; $$make -j4 --output-sync=target $(2) || status=$$?; $$make $(3) || status=$$?; \
+	$$make -j2 --output-sync=line packages bundle || status=$$?; $$make $(1) || status=$$?; make="$$make BUILT=1"; $$make -j4 --output-sync=target $(2) || status=$$?; $$make $(3) || status=$$?; \
 	Tests/tell --sum $(2) $(3) || status=1; exit $$status
+
+# What a part needs built, unless that has just been done.
+built = $(if $(BUILT),,$(1))
 
 quick: swift ## The tests of the core, built without any other package: minutes when cold, seconds after a change
 	PLIMSOLL_CORE=1 $(BUILD) --build-tests --scratch-path .build-quick
@@ -86,11 +89,11 @@ bundle: swift
 
 # The bundle runs by itself: `swift test` holds a lock on the build directory, so that two would run one after another.
 BUNDLE := env NO_COLOR=1 .build/debug/plimsollPackageTests.xctest --testing-library swift-testing
-unit: bundle
+unit: $(call built,bundle)
 	Tests/tell --part unit $(BUNDLE) --skip PlimsollSupervisorTests
 
 # In a process of their own: they start and kill children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
-supervisor: bundle
+supervisor: $(call built,bundle)
 	Tests/tell --part supervisor $(BUNDLE) --filter PlimsollSupervisorTests
 
 # Installs packages. Lists that are missing, or name versions that are gone, are fetched first.
@@ -115,7 +118,7 @@ packages: setup
 ecosystem-bundle: packages
 	@! $(ECOSYSTEM_HEADERS) || { touch Tests/Ecosystem/Package.swift; $(BUILD) --build-tests --package-path Tests/Ecosystem; }
 
-ecosystem: ecosystem-bundle ## The adapters' tests against real servers; installs what they need as root
+ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real servers; installs what they need as root
 	@if $(ECOSYSTEM_HEADERS); then Tests/tell --part ecosystem $(ECOSYSTEM_BUNDLE) --testing-library swift-testing; \
 	else Tests/tell --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
@@ -142,7 +145,7 @@ platforms: swift ## The C of the core compiled for macOS and musl, as far as tha
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
 	Tests/tell --part allocators Tests/Allocators/matrix
 
-vm: setup bundle $(if $(ALL),container-programs) ## The tests and the demo on a real cgroup v2 system under software emulation; ALL=1 for all situations
+vm: setup $(call built,bundle) $(if $(ALL),container-programs) ## The tests and the demo on a real cgroup v2 system under software emulation; ALL=1 for all situations
 	@if reason=$$($(VM)/vm-run --check 2>&1); then Tests/tell --part vm $(VM)/suite; \
 	else Tests/tell --skip vm $$($(VM)/suite --count) "$$reason"; fi
 
