@@ -80,7 +80,7 @@ all_parts = mkdir -p out; rm -f out/tally; status=0; export TEST_TALLY=$(CURDIR)
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
 
-quick: swift ## The tests of the core, built without any other package: minutes when cold, seconds after a change
+quick: swift ## The tests of the core, built without any other package: three minutes when cold, about one after a change
 	PLIMSOLL_CORE=1 $(BUILD) --build-tests --scratch-path .build-quick
 	Tests/tell --part quick env NO_COLOR=1 .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing
 
