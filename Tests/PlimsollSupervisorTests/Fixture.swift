@@ -60,6 +60,13 @@ enum Fixture {
         return -error
     }
 
+    /// Ends a connection at once. `close` alone leaves the connection open while a child that another test is just
+    /// starting has a copy of the descriptor.
+    static func hangUp(_ file: Int32) {
+        shutdown(file, Int32(SHUT_RDWR))
+        close(file)
+    }
+
     /// What can be read from `file` without waiting; `nil` at its end.
     static func received(_ file: Int32) -> String? {
         var bytes = [UInt8](repeating: 0, count: 65_536)

@@ -69,7 +69,7 @@ import Testing
             var clients = (0..<40).map { _ in Fixture.connect(socket.path) }
             for _ in 0..<5 { socket.turn() }
             #expect(socket.connectionCount == PressureSocket.maximumConnections && socket.counters.refused == 8)
-            for client in clients { close(client) }
+            for client in clients { Fixture.hangUp(client) }
             for _ in 0..<5 { socket.turn() }
             #expect(socket.connectionCount == 0 && socket.announce(.critical) == 0)
             clients = [Fixture.connect(socket.path)]
