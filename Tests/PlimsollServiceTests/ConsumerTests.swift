@@ -51,4 +51,42 @@ private let hasPackage = Tool.find("swift") != nil && FileManager.default.fileEx
     @Test func `a trait brings its packages`() throws {
         #expect(try packages(traits: #""Supervisor""#) == ["yams"])
     }
+
+    /// What the compiler says of a program that uses a product without the trait of the product. The tests' own build has these traits off.
+    @Test(arguments: [
+        ("PlimsollHummingbird", "LoadSheddingMiddleware<Int>", "Hummingbird"), ("PlimsollNIO", "ScaledHTTPClient", "AsyncHTTPClient"),
+        ("PlimsollGRDB", "PurgeableDatabase", "GRDB"), ("PlimsollPostgreSQL", "PostgreSQLTaskHandoff", "PostgreSQL"),
+        ("PlimsollSpill", "SpilledCache<String, String>", "Spill"),
+    ])
+    func `a product that is used without its trait names the trait`(product: String, type: String, trait: String) throws {
+        // The bundle itself runs the tests, or a helper that gets the path of the bundle.
+        let bundle = try #require(CommandLine.arguments.first { $0.contains(".xctest") })
+        let folder = URL(fileURLWithPath: bundle).path.components(separatedBy: "/plimsollPackageTests.xctest")[0]
+        let maps = ["CPlimsollMemory", "CPlimsollProcess"].map { "-Xcc '-fmodule-map-file=\(folder)/\($0).build/module.modulemap'" }
+        let program = FileManager.default.temporaryDirectory.appendingPathComponent("\(product)-\(UUID().uuidString).swift")
+        defer { try? FileManager.default.removeItem(at: program) }
+        try "import \(product)\nlet used: \(type)? = nil\n".write(to: program, atomically: true, encoding: .utf8)
+        let command = "swiftc -typecheck -I '\(folder)/Modules' \(maps.joined(separator: " ")) '\(program.path)' 2>&1"
+        let (status, output) = try Tool.run("/bin/sh", ["-c", command])
+        #expect(status != 0 && output.contains("traits: [\"\(trait)\"]"), "\(output)")
+    }
+
+    @Test func `an import of a package says which trait brings the package`() throws {
+        let brings = [
+            "Configuration": "Service", "Logging": "Service", "Metrics": "Service", "ServiceLifecycle": "Service", "Yams": "Supervisor",
+        ]
+        var found = Set<String>()
+        for module in ["PlimsollService", "PlimsollSupervisor"] {
+            let folder = URL(fileURLWithPath: root).appendingPathComponent("Sources/\(module)")
+            for case let file as URL in try #require(FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil))
+            where file.pathExtension == "swift" {
+                for line in try String(contentsOf: file, encoding: .utf8).split(separator: "\n") {
+                    guard let match = line.wholeMatch(of: /(?:public |package )?import (\w+)(.*)/), let trait = brings["\(match.1)"] else { continue }
+                    #expect(match.2 == "  // of the trait \"\(trait)\"", "\(file.path): \(line)")
+                    found.insert("\(match.1)")
+                }
+            }
+        }
+        #expect(found == Set(brings.keys))
+    }
 }

@@ -1,4 +1,4 @@
-public import Configuration
+public import Configuration  // of the trait "Service"
 import FoundationEssentials
 import Plimsoll
 

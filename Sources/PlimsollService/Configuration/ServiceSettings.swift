@@ -1,5 +1,5 @@
 import CPlimsollProcess
-public import Metrics
+public import Metrics  // of the trait "Service"
 public import Plimsoll
 
 /// Settings of a `ResourceService`. Values set here are defaults. `init(reader:defaults:)` and

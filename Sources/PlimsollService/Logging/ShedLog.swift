@@ -1,4 +1,4 @@
-import Logging
+import Logging  // of the trait "Service"
 import Plimsoll
 import PlimsollLifecycle
 

@@ -1,4 +1,4 @@
-import Metrics
+import Metrics  // of the trait "Service"
 import Plimsoll
 import Synchronization
 

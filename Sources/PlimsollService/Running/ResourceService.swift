@@ -1,10 +1,10 @@
-public import Configuration
-public import Logging
-import Metrics
+public import Configuration  // of the trait "Service"
+public import Logging  // of the trait "Service"
+import Metrics  // of the trait "Service"
 public import Plimsoll
 import PlimsollLifecycle
 import PlimsollLinux
-public import ServiceLifecycle
+public import ServiceLifecycle  // of the trait "Service"
 import Synchronization
 
 #if Tracing

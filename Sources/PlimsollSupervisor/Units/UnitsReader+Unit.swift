@@ -1,5 +1,5 @@
 import Plimsoll
-import Yams
+import Yams  // of the trait "Supervisor"
 
 /// The keys of a unit.
 private enum UnitKey: String, CaseIterable {

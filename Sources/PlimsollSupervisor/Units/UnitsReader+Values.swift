@@ -1,5 +1,5 @@
 import Plimsoll
-import Yams
+import Yams  // of the trait "Supervisor"
 
 // Kinds of values.
 extension UnitsReader {

@@ -1,5 +1,5 @@
 import Plimsoll
-import Yams
+import Yams  // of the trait "Supervisor"
 
 /// A reader for the nodes of a units file that collects the problems.
 struct UnitsReader {

@@ -1,4 +1,4 @@
-import Yams
+import Yams  // of the trait "Supervisor"
 
 /// A composer of YAML nodes with their positions. Rejects the dangerous features of YAML. These are tags, and aliases,
 /// by which a small text can expand to an enormous one.

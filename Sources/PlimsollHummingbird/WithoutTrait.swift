@@ -1,0 +1,5 @@
+#if !Hummingbird
+// Names the trait to those who use the product without the trait.
+@available(*, unavailable, message: "enable its trait: .package(url: …, traits: [\"Hummingbird\"])")
+public struct LoadSheddingMiddleware<Context> {}
+#endif
