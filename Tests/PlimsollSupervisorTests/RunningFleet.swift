@@ -99,11 +99,18 @@ final class RunningFleet: Sendable {
     /// Removes what was written.
     func clear() { for name in Self.names(in: directory.path) { unlink("\(directory.path)/\(name)") } }
 
-    /// The process that would thaw this fleet's units: it alone holds files of their groups.
-    var guardian: Int32? {
-        Self.names(in: "/proc").lazy.compactMap { Int32($0) }.first { pid in
+    /// The process that thaws this fleet's units if the supervisor ends: it alone holds files of their groups.
+    var guardian: Int32? { guardian(of: [""]) }
+
+    /// The guard, once it holds files of the groups of all these units.
+    ///
+    /// Just after the fork the guard has copies of all files of this process. It is a guard when it has closed the copies: no event queue is left.
+    func guardian(of units: [String]) -> Int32? {
+        let groups = units.map { "/\(supervisor.options.prefix)-\($0)" }
+        return Self.names(in: "/proc").lazy.compactMap { Int32($0) }.first { pid in
             guard ProcessTable.stat(of: pid)?.parent == getpid() else { return false }
-            return Self.names(in: "/proc/\(pid)/fd").contains { Self.target(of: "/proc/\(pid)/fd/\($0)").contains("/\(supervisor.options.prefix)-") }
+            let files = Self.names(in: "/proc/\(pid)/fd").map { Self.target(of: "/proc/\(pid)/fd/\($0)") }
+            return groups.allSatisfy { group in files.contains { $0.contains(group) } } && !files.contains { $0.contains("eventpoll") }
         }
     }
 

@@ -17,11 +17,29 @@ struct BarPanels {
     let title: String
     let subtitle: String
     let panels: [Panel]
-    /// Where lines are drawn across the bars.
-    let ticks: [Double]
-    /// The largest value there is room for.
-    let end: Double
-    var isLogarithmic = false
+    /// The axis of all panels. `nil`: each panel has an axis of its own, up to its longest bar.
+    var axis: Axis?
+
+    /// A linear axis that begins at 0: the length of a bar is proportional to the value.
+    struct Axis {
+        /// Values at which lines are drawn across the bars.
+        var ticks: [Double]
+        /// The largest value that there is room for.
+        var end: Double
+
+        /// An axis up to `most`, with two to five ticks at multiples of 1, 2 or 5 times a power of ten.
+        init(upTo most: Double) {
+            end = max(most, .leastNormalMagnitude)
+            let power = pow(10, floor(log10(end)))
+            let step = [0.2, 0.5, 1].map { $0 * power }.first { end / $0 <= 4.5 } ?? 2 * power
+            ticks = Array(stride(from: 0, through: end, by: step))
+        }
+
+        init(ticks: [Double], end: Double) { (self.ticks, self.end) = (ticks, end) }
+
+        /// Returns the part of the axis from its begin to `value`.
+        func share(_ value: Double) -> Double { min(1, max(0, value / end)) }
+    }
 
     private static let width = 1000.0, margin = 24.0, nameWidth = 160.0, labelWidth = 118.0, rowHeight = 20.0,
         top = 84.0
@@ -48,9 +66,10 @@ struct BarPanels {
     private func draw(_ panel: Panel, x: Double, y: Double, _ svg: inout SVG) {
         let left = x + Self.nameWidth, length = Self.width / 2 - Self.margin - Self.nameWidth - Self.labelWidth
         let bottom = y + 12 + Double(panel.rows.count) * Self.rowHeight
+        let axis = self.axis ?? Axis(upTo: panel.rows.map(\.value).max() ?? 1)
         svg.text(panel.title, x: left, y: y, "head")
-        for tick in ticks {
-            let at = left + share(tick) * length
+        for tick in axis.ticks {
+            let at = left + axis.share(tick) * length
             svg.line((at, y + 8), (at, bottom), "grid")
             svg.text(Text.number(tick), x: at, y: bottom + 14, "minor", anchor: .middle)
         }
@@ -58,17 +77,12 @@ struct BarPanels {
             let isOurs = row.isOurs, middle = y + 12 + (Double(number) + 0.5) * Self.rowHeight
             svg.text(row.name, x: left - 8, y: middle + 4, isOurs ? "ourtext" : "", anchor: .end)
             svg.rectangle(
-                x: left, y: middle - 7, width: share(row.value) * length, height: 14, isOurs ? "ours" : "peer",
+                x: left, y: middle - 7, width: axis.share(row.value) * length, height: 14, isOurs ? "ours" : "peer",
                 title: "\(row.name): \(row.label)")
-            svg.text(row.label, x: left + share(row.value) * length + 6, y: middle + 4, isOurs ? "ourtext" : "minor")
+            svg.text(
+                row.label, x: left + axis.share(row.value) * length + 6, y: middle + 4, isOurs ? "ourtext" : "minor")
         }
         svg.line((left, y + 8), (left, bottom), "axis")
-    }
-
-    /// Of the length of the axis, from its begin.
-    private func share(_ value: Double) -> Double {
-        let share = isLogarithmic ? log(max(1, value)) / log(end) : value / end
-        return min(1, max(0, share))
     }
 }
 
@@ -98,11 +112,10 @@ extension BarPanels {
         return BarPanels(
             title: "Processor time of an operation, one thread",
             subtitle:
-                "nanoseconds, logarithmic; medians of rounds in turn; shorter is better. The bare Dictionary has no lock and no bound.",
+                "nanoseconds; medians of rounds in turn; shorter is better. Each panel has its own scale. The bare Dictionary has no lock and no bound.",
             panels: panels(records, workloads) {
                 Row(name: $0.contender, value: $0.processor, unit: "ns", isOurs: $0.contender.hasPrefix(ourName))
-            },
-            ticks: [1, 10, 100, 1000], end: 3000, isLogarithmic: true
+            }
         ).svg
     }
 
@@ -117,7 +130,7 @@ extension BarPanels {
                 let label = "\(Text.fixed(factor, decimals: 2)) (\(Row.number($0.throughput2)) M/s)"
                 return Row(name: $0.contender, value: factor, label: label, isOurs: $0.contender == ourName)
             },
-            ticks: [0, 1, 2], end: 2.4
+            axis: Axis(ticks: [0, 1, 2], end: 2.4)
         ).svg
     }
 
@@ -128,7 +141,7 @@ extension BarPanels {
             title: "One service under a memory limit: requests answered well a second",
             subtitle:
                 "medians of runs in turn, the same requests for all; longer is better. A run that was killed counts what was answered before.",
-            panels: panels, ticks: [0, 500, 1000], end: max(1, most)
+            panels: panels, axis: Axis(ticks: [0, 500, 1000], end: max(1, most))
         ).svg
     }
 
@@ -136,8 +149,9 @@ extension BarPanels {
     static func properties(_ panels: [Panel]) -> String {
         BarPanels(
             title: "Inserts, memory, purge",
-            subtitle: "nanoseconds, bytes and microseconds, logarithmic; shorter is better; grey: others",
-            panels: panels, ticks: [1, 100, 10_000, 1_000_000], end: 3e6, isLogarithmic: true
+            subtitle:
+                "nanoseconds, bytes and microseconds; shorter is better; each panel has its own scale; grey: others",
+            panels: panels
         ).svg
     }
 }

@@ -147,11 +147,13 @@ import Testing
         // Of itself, for the guard to watch, and of the guard.
         if isMade { faults_arm(FAULT_PIDFD_OPEN, 1, 2, number) } else { faults_arm(FAULT_CLONE, 1, 1, number) }
         kill(first, SIGKILL)
-        // One that no descriptor can be had of is there for a moment.
+        // One that no descriptor can be had of is there for a moment. One that is not told of all units within a second is replaced, and a
+        // suspension that fails meanwhile is not repeated for long.
         let (kind, calls) = isMade ? (FAULT_PIDFD_OPEN, 2) : (FAULT_CLONE, 1)
-        #expect(await fleet.waits { faults_count(kind) > calls && fleet.guardian.map { $0 != first } ?? false })
+        #expect(await fleet.waits { faults_count(kind) > calls && fleet.guardian(of: ["web", "other", "hog"]).map { $0 != first } ?? false })
         fleet.push()
-        #expect(await fleet.waits { fleet.records.contains { $0.action == .suspend && $0.result?.failure == nil && $0.result != nil } })
+        #expect(await fleet.waits { fleet.records.contains { $0.action == .suspend && $0.result != nil } })
+        #expect(fleet.records.contains { $0.action == .suspend && $0.result != nil && $0.result?.failure == nil }, "\(fleet.records)")
         #expect(fleet.problems.contains { $0.contains("cannot restart the guard") }, "\(fleet.problems)")
         #expect(await endsWell(fleet, other))
         #expect(await fleet.waits { guards().isEmpty })
