@@ -25,13 +25,32 @@ import Testing
     }
 
     @Test func `C26 T6 handlers have a last moment after a passed deadline, and a blocking one gets no more`() async {
+        let clock = ManualClock(), called = Counter(), blockade = Blockade(), outcomes = Log<FanOut.Outcome>(), threads = threads
+        let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper))
+        let handlers = [FanOut.Handler(name: "stuck") { blockade.wait() }, FanOut.Handler(name: "quick") { called.add(1) }]
+        for _ in 0..<25 { Task { outcomes.add(await FanOut.call(handlers, .forward, until: .zero, alarms, threads)) } }
+        // The time stands still, and the deadline has passed.
+        await until("all quick handlers are called") { called.value == 25 }
+        #expect(outcomes.all.isEmpty)
+        await until("all calls end") {
+            clock.advance(by: FanOut.leastBudget)
+            return outcomes.all.count == 25
+        }
+        blockade.open()
+        #expect(outcomes.all.allSatisfy { $0.overran.map(\.name) == ["stuck"] && $0.unreached.isEmpty })
+    }
+
+    @Test func `C26 calls with a passed deadline end, and name each handler that did not`() async {
         let alarms = alarms, threads = threads, called = Counter(), blockade = Blockade(), outcomes = Log<FanOut.Outcome>()
         let handlers = [FanOut.Handler(name: "stuck") { blockade.wait() }, FanOut.Handler(name: "quick") { called.add(1) }]
         for _ in 0..<25 { Task { outcomes.add(await FanOut.call(handlers, .forward, until: .zero, alarms, threads)) } }
         await until("all calls end") { outcomes.all.count == 25 }
         blockade.open()
-        #expect(called.value == 25)
-        #expect(outcomes.all.allSatisfy { $0.overran.map(\.name) == ["stuck"] && $0.unreached.isEmpty })
+        // On a busy machine a quick handler may not get to run in the last moment.
+        let named = outcomes.all.map { $0.overran.map(\.name) + $0.unreached }
+        #expect(named.allSatisfy { $0.contains("stuck") && $0.count <= 2 })
+        await until("the quick handlers that were begun have run") { threads.busy == 0 }
+        #expect(called.value >= 25 - outcomes.all.count { $0.unreached.contains("quick") })
     }
 
     @Test func `C26 handlers running at the deadline are cancelled, with tasks made at any time`() async {

@@ -275,6 +275,54 @@ import Testing
 
     // MARK: Tags
 
+    /// Found by `LinearizabilityTests`, seed 1600666040: a load answered with a value that had been removed before the load began.
+    @Test(arguments: [false, true]) func `C67 a load that began before a removal is not kept, and later callers load anew`(isAll: Bool) async throws {
+        let cache = cache(), begun = Counter(), removals = Counter()
+        let old = onThread {
+            try cache.valueBlocking(forKey: 1) {
+                begun.add(1)
+                blockUntil("the key is removed") { removals.value == 1 }
+                return "old"
+            }
+        }
+        await until { begun.value == 1 }
+        if isAll { cache.removeAll() } else { cache.removeValue(forKey: 1) }
+        // While the first load still runs.
+        let new = onThread { try cache.valueBlocking(forKey: 1) { "new" } }
+        #expect(try await new.value == "new")
+        removals.add(1)
+        #expect(try await old.value == "old")
+        #expect(cache.value(forKey: 1) == "new")
+        #expect(cache.loads.lineLength(of: 1) == nil)
+    }
+
+    @Test func `C67 a load that began before a removal leaves nothing behind, also one of many keys`() async throws {
+        let cache = cache()
+        #expect(
+            try await cache.values(forKeys: [1, 2]) { keys in
+                cache.removeValue(forKey: 1)
+                return [1: "old", 2: "kept"]
+            } == [1: "old", 2: "kept"])
+        #expect(cache.value(forKey: 1) == nil && cache.value(forKey: 2) == "kept")
+        // A removal of what is not there counts as well: the load has not kept its value yet.
+        #expect(try cache.valueBlocking(forKey: 3) { cache.removeValue(forKey: 4) ?? "value" } == "value")
+        #expect(cache.value(forKey: 3) == "value")
+    }
+
+    @Test func `a value inserted during a load stays`() async throws {
+        let cache = cache()
+        let loaded = try cache.valueBlocking(forKey: 1) {
+            cache.insert("inserted", forKey: 1)
+            return "loaded"
+        }
+        #expect(loaded == "loaded" && cache.value(forKey: 1) == "inserted")
+        let both = try await cache.values(forKeys: [2, 3]) { _ in
+            cache.insert("inserted", forKey: 2)
+            return [2: "loaded", 3: "loaded"]
+        }
+        #expect(both == [2: "loaded", 3: "loaded"] && cache.values(forKeys: [2, 3]) == [2: "inserted", 3: "loaded"])
+    }
+
     @Test func `C67 a thread's load is not kept if the tag is purged meanwhile`() async throws {
         let cache = cache(), blockade = Blockade(), begun = Counter()
         let early = onThread {

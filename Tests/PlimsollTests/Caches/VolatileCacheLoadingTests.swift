@@ -84,4 +84,35 @@ import Testing
         #expect(throws: Refused.self) { try cache.valueBlocking(forKey: 3) { throw Refused() } }
         #expect(cache.statistics.loadFailures == 1)
     }
+
+    @Test(arguments: [false, true]) func `C67 a load that began before a removal is not kept, and later callers load anew`(isAll: Bool) async throws {
+        let cache = cache(), begun = Counter(), removals = Counter()
+        let old = onThread {
+            try cache.valueBlocking(forKey: 1) {
+                begun.add(1)
+                blockUntil("the key is removed") { removals.value == 1 }
+                return "old"
+            }
+        }
+        await until { begun.value == 1 }
+        if isAll { cache.removeAll() } else { cache.removeValue(forKey: 1) }
+        let new = onThread { try cache.valueBlocking(forKey: 1) { "new" } }
+        #expect(try await new.value == "new")
+        removals.add(1)
+        #expect(try await old.value == "old" && cache.value(forKey: 1) == "new")
+    }
+
+    @Test func `a value inserted during a load stays, and one removed during a load of many is not kept`() async throws {
+        let cache = cache()
+        let loaded = try cache.valueBlocking(forKey: 1) {
+            cache.insert("inserted", forKey: 1)
+            return "loaded"
+        }
+        #expect(loaded == "loaded" && cache.value(forKey: 1) == "inserted")
+        let both = try await cache.values(forKeys: [2, 3]) { _ in
+            cache.removeValue(forKey: 2)
+            return [2: "loaded", 3: "loaded"]
+        }
+        #expect(both == [2: "loaded", 3: "loaded"] && cache.values(forKeys: [2, 3]) == [3: "loaded"])
+    }
 }

@@ -8,7 +8,7 @@ extension PurgeableCache {
         /// The load is not revoked, but this shard has too little room.
         case lacksRoom
         case refused
-        /// The entry that the value was loaded for is gone, or a tag of the load was purged.
+        /// The load was overtaken: by a removal, a purge of a tag, or an insert.
         case revoked
     }
 
@@ -33,10 +33,10 @@ extension PurgeableCache {
 
     /// Inserts `value` under `key` at `cost`.
     ///
-    /// - Parameter load: the load that made the value. The value is not kept if the load was revoked or the entry
-    ///   to replace is gone.
+    /// - Parameter load: the load that made the value. The value is not kept if the load was revoked, the entry to
+    ///   replace is gone, or another value was inserted during the load.
     @inlinable @inline(never)
-    func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: TaggedLoad?)
+    func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: LoadOrigin?)
         -> Bool
     {
         guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost)

@@ -3,7 +3,8 @@ extension PurgeableCache {
     ///
     /// Single flight: at most one load per key runs, for all callers of any loading method. If the load throws, all
     /// waiting callers get the error. If its caller is cancelled, the next caller in line loads. Nothing is kept of
-    /// a load that threw, nor of a load that began before one of its tags was purged.
+    /// a load that threw, nor of a load that began before the key was removed or one of its tags was purged; later
+    /// callers load anew. A value that was inserted during the load stays.
     ///
     /// A value older than the cache's `refreshAfter` is returned, and one background task reloads the value, for
     /// all callers. The value keeps its tags. If that load throws, the value stays, and the next attempt follows
@@ -34,14 +35,12 @@ extension PurgeableCache {
             return hit.value
         }
         if let value = value(forKey: key) { return value }
-        return try await loads.value(forKey: key) {
+        return try await loads.value(forKey: key, tags: tags) { flight in
             // Another caller loaded the value between this caller's miss and its turn.
             if let value = peek(key) { return value }
-            return try await taggedLoads.during([key], tags) { tagged in
-                let (value, cost) = try await timed(key, load)
-                keep(value, key, cost, tags, tagged)
-                return value
-            }
+            let (value, cost) = try await timed(key, load)
+            keep(value, key, cost, tags, LoadOrigin(flight: flight))
+            return value
         }
     }
 
@@ -63,16 +62,12 @@ extension PurgeableCache {
     public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
         return try loads.value(
-            forKey: key,
-            loadNow: {
+            forKey: key, tags: tags,
+            loadNow: { flight in
                 if let value = peek(key) { return value }
-                return try taggedLoads.during(
-                    [key], tags,
-                    now: { tagged in
-                        let (value, cost) = try timed(key, now: load)
-                        keep(value, key, cost, tags, tagged)
-                        return value
-                    })
+                let (value, cost) = try timed(key, now: load)
+                keep(value, key, cost, tags, LoadOrigin(flight: flight))
+                return value
             })
     }
 
@@ -100,8 +95,13 @@ extension PurgeableCache {
     ) async throws -> [Key: Value] {
         let (found, missing) = lookUp(keys)
         if missing.isEmpty { return found }
-        let loaded = try await loads.values(forKeys: missing, known: { peek($0) }) { keys in
-            try await taggedLoads.during(keys, tags) { tagged in try await keep(timed(keys, load), tags, tagged) }
+        let loaded = try await loads.values(forKeys: missing, tags: tags, known: { peek($0) }) { led in
+            let values = try await timed(led.map(\.key), load)
+            for (key, flight) in led {
+                guard let (value, cost) = values[key] else { continue }
+                keep(value, key, cost, tags, LoadOrigin(flight: flight))
+            }
+            return values.mapValues { $0.value }
         }
         return found.merging(loaded) { $1 }
     }
@@ -130,19 +130,8 @@ extension PurgeableCache {
     }
 
     @discardableResult
-    func keep(_ value: Value, _ key: Key, _ cost: Int, _ tags: [String], _ load: TaggedLoad?) -> Bool {
+    func keep(_ value: Value, _ key: Key, _ cost: Int, _ tags: [String], _ load: LoadOrigin) -> Bool {
         insert(value, forKey: key, cost: cost, tags: tags, times: times(nil), of: load)
-    }
-
-    private func keep(_ loaded: [(key: Key, value: Value, cost: Int)], _ tags: [String], _ load: TaggedLoad?) -> [Key:
-        Value]
-    {
-        var values: [Key: Value] = [:]
-        for (key, value, cost) in loaded {
-            keep(value, key, cost, tags, load)
-            values[key] = value
-        }
-        return values
     }
 
     // MARK: Load times
@@ -170,14 +159,15 @@ extension PurgeableCache {
         return (value, cost)
     }
 
-    private func timed(_ keys: [Key], _ load: ([Key]) async throws -> [Key: Value]) async throws -> [(
-        key: Key, value: Value, cost: Int
+    private func timed(_ keys: [Key], _ load: ([Key]) async throws -> [Key: Value]) async throws -> [Key: (
+        value: Value, cost: Int
     )] {
         let began = time.elapsed()
         do {
             let values = try await load(keys), took = time.elapsed() - began
-            let loaded = keys.compactMap { key in values[key].map { (key: key, value: $0, cost: costOf(key, $0)) } }
-            loadRecord.add(took, bytes: loaded.reduce(0) { $0 &+ max(0, $1.cost) })
+            var loaded: [Key: (value: Value, cost: Int)] = [:]
+            for key in keys { loaded[key] = values[key].map { ($0, costOf(key, $0)) } }
+            loadRecord.add(took, bytes: loaded.values.reduce(0) { $0 &+ max(0, $1.cost) })
             return loaded
         } catch {
             loadRecord.addFailure()

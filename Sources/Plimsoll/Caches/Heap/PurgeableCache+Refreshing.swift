@@ -35,10 +35,9 @@ extension PurgeableCache {
         Task {
             // Not part of the load within which a caller may have asked for the value.
             await LoadToken.$current.withValue(nil) {
-                let isKept = try? await taggedLoads.during([key], refresh.tags, claim: refresh.claim) { tagged in
-                    let (value, cost) = try await timed(key, load)
-                    return keep(value, key, cost, refresh.tags, tagged)
-                }
+                let loaded = try? await timed(key, load)
+                // A removal or a purge meanwhile has taken the entry, and the claim with it.
+                let isKept = loaded.map { keep($0.value, key, $0.cost, refresh.tags, LoadOrigin(claim: refresh.claim)) }
                 if isKept != true { putOff(refresh.claim, key) }
             }
         }
@@ -55,12 +54,13 @@ extension PurgeableCache {
 
     /// Returns true if the value that `load` brings for `key` may be kept. The shard is locked.
     @usableFromInline
-    func isWanted(_ load: TaggedLoad, _ key: Key, _ hash: UInt32, _ shard: CacheShard, _ table: inout CacheTable)
+    func isWanted(_ load: LoadOrigin, _ key: Key, _ hash: UInt32, _ shard: CacheShard, _ table: inout CacheTable)
         -> Bool
     {
         if load.isRevoked { return false }
-        guard let claim = load.claim else { return true }
-        return slot(claim, key, hash, shard, &table) != nil
+        if let claim = load.claim { return slot(claim, key, hash, shard, &table) != nil }
+        guard let slot = find(key, hash, in: shard) else { return true }
+        return table.times[slot].deadline <= (counters.has(.expiry) ? now : .min)
     }
 
     /// Returns the slot of `key` if its entry still has the claim.

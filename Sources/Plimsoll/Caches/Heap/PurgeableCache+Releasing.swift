@@ -108,10 +108,11 @@ extension PurgeableCache {
         }
     }
 
-    /// Removes all entries. No thread waits long: contents are detached as a whole, and a separate thread destroys
+    /// Removes all entries. The values of loads in progress are not kept. No thread waits long: contents are detached as a whole, and a separate thread destroys
     /// them if there are many. With a listener, which is called for each entry, removal runs on the calling thread,
     /// in slices.
     public func removeAll() {
+        loads.revokeAll()
         if hasListeners { return invalidating { removeEach() } }
         var remains: [DetachedTables<Key, Value>] = [], count = 0
         let closing = closeAll()
@@ -184,7 +185,7 @@ extension PurgeableCache {
     public func purge(tag: String) -> Int { invalidating { purgeEach(tag) } }
 
     private func purgeEach(_ tag: String) -> Int {
-        for key in taggedLoads.revoke(tag) { loads.forget(key) }
+        loads.revokeAll(tag: tag)
         let batch = takeBatch()
         var count = 0
         directory.forEach { shard in

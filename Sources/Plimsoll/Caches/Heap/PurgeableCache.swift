@@ -43,7 +43,6 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Number of times the limit has been set.
     let limitChanges = Mutex<UInt64>(0)
     let loads = SingleFlight<Key, Value>()
-    let taggedLoads = TaggedLoads<Key>()
     let loadRecord = LoadRecord()
     let claims = Atomic<Int64>(0)
     let batch = Mutex<Batch?>(Batch(capacity: slice))
@@ -195,8 +194,12 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     }
 
     /// Removes and returns the value under `key`. Returns `nil` if there is no value or the value has expired.
+    ///
+    /// The value of a load in progress for `key` is not kept. Callers that ask for the key from now on start a new
+    /// load.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
+        if loads.isBusy { loads.revoke(key) }
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         let entry: Entry? = withShardToWrite(of: hash) { shard, table -> Entry? in
             guard let slot = find(key, hash, in: shard) else { return nil }

@@ -1,5 +1,22 @@
 import Synchronization
 
+/// The load that made a value, as far as the load decides whether the value is kept.
+@usableFromInline
+struct LoadOrigin: Sendable {
+    /// The flight of the key; `nil` for a refresh.
+    var flight: (any RevocableLoad)?
+    /// Mark of the entry that a refresh is to replace; `nil` for a load without an entry.
+    var claim: Int64?
+
+    /// True if the value must not be kept.
+    var isRevoked: Bool { flight?.isRevoked ?? false }
+}
+
+/// A load whose value must not be kept once the key was removed or a tag was purged.
+protocol RevocableLoad: AnyObject, Sendable {
+    var isRevoked: Bool { get }
+}
+
 /// Single flight: at most one load per key at a time, for all callers, waiting in a task or blocking a thread.
 ///
 /// No separate task: the first caller loads in its own task, and the others wait. If that caller is cancelled, the
@@ -8,14 +25,23 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     typealias Waiter = LoadWaiter<Value>
 
     /// A load and the line of callers behind that load.
-    final class Flight: Sendable {
+    final class Flight: RevocableLoad {
         struct State {
             var line = LoadLine<Value>()
             /// Token of the loading caller; `nil` between a caller that gave up and the next.
             var leader: LoadToken?
+            /// Tags under which the loading caller keeps the value.
+            var tags: [String] = []
         }
         /// Locked only under the lock of `flights`, so this lock is always free.
         let state = Mutex(State())
+        // Relaxed: the revoking thread sets the flag and then takes the lock under which the value would be kept. The
+        // inserting thread reads the flag under that lock.
+        private let revoked = Atomic<Bool>(false)
+
+        /// True if the key was removed, or a tag purged, after the load began. The value must not be kept then.
+        var isRevoked: Bool { revoked.load(ordering: .relaxed) }
+        fileprivate func revoke() { revoked.store(true, ordering: .relaxed) }
     }
 
     /// The action required of a caller that asks for a key.
@@ -27,21 +53,34 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     private let flights = Mutex<[Key: Flight]>([:])
+    // Relaxed, with a sequentially consistent fence on each side. A load is counted before its source is read. A caller
+    // that removes a key has changed the source before, and then reads the count. Of two such threads at least one
+    // sees what the other wrote: the load is revoked, or reads the changed source.
+    private let count = Atomic<Int>(0)
+
+    /// True if any load is in progress.
+    var isBusy: Bool {
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        return count.load(ordering: .relaxed) > 0
+    }
 
     /// Returns the value that another caller loads, or else the value that `load` makes.
     ///
+    /// - Parameters:
+    ///   - tags: tags under which the value is kept.
+    ///   - load: makes the value; gets the flight, which tells whether the value may be kept.
     /// - Throws: errors of the load; `RecursiveLoadError` within the load of that very key; `CancellationError`.
-    func value(forKey key: Key, load: () async throws -> Value) async throws -> Value {
+    func value(forKey key: Key, tags: [String], load: (Flight) async throws -> Value) async throws -> Value {
         while true {
             switch turn(key) {
             case .isOwn: throw RecursiveLoadError(key)
-            case .lead(let flight): return try await lead(flight, key, load)
+            case .lead(let flight): return try await lead(flight, key, tags, load)
             case .wait(let waiter, let flight):
                 switch await waiter.wait() {
                 case .value(let value): return value
                 case .failure(let error): throw error
                 case .cancelled: throw CancellationError()
-                case .yours: return try await lead(flight, key, load)
+                case .yours: return try await lead(flight, key, tags, load)
                 case .absent, .again: continue
                 }
             }
@@ -49,27 +88,53 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     /// Returns the value as above, for a caller without a task. Blocks the calling thread.
-    func value(forKey key: Key, loadNow load: () throws -> Value) throws -> Value {
+    func value(forKey key: Key, tags: [String], loadNow load: (Flight) throws -> Value) throws -> Value {
         while true {
             switch turn(key) {
             case .isOwn: throw RecursiveLoadError(key)
-            case .lead(let flight): return try lead(flight, key, loadNow: load)
+            case .lead(let flight): return try lead(flight, key, tags, loadNow: load)
             case .wait(let waiter, let flight):
                 switch waiter.park() {
                 case .value(let value): return value
                 case .failure(let error): throw error
                 case .cancelled: throw CancellationError()
-                case .yours: return try lead(flight, key, loadNow: load)
+                case .yours: return try lead(flight, key, tags, loadNow: load)
                 case .absent, .again: continue
                 }
             }
         }
     }
 
-    /// Detaches the load of `key`: later callers start a new load; callers in line still get the present one.
-    func forget(_ key: Key) {
-        let forgotten = flights.withLock { flights in flights.index(forKey: key).map { flights.remove(at: $0) } }
-        withExtendedLifetime(forgotten) {}
+    /// Revokes the load of `key`: its value must not be kept, and later callers start a new load. Callers in line still
+    /// get the value.
+    ///
+    /// Remove the value from the cache after this call: until then the load may still keep its value.
+    func revoke(_ key: Key) {
+        let revoked = flights.withLock { flights -> (key: Key, value: Flight)? in
+            guard let place = flights.index(forKey: key) else { return nil }
+            flights[place].value.revoke()
+            count.wrappingSubtract(1, ordering: .relaxed)
+            return flights.remove(at: place)
+        }
+        withExtendedLifetime(revoked) {}
+    }
+
+    /// Revokes all loads, or those whose value would be kept under `tag`.
+    ///
+    /// - Complexity: O(loads in progress).
+    func revokeAll(tag: String? = nil) {
+        let revoked = flights.withLock { flights in
+            let revoked = flights.filter { flight in
+                tag.map { tag in flight.value.state.withLock { $0.tags.contains(tag) } } ?? true
+            }
+            for (key, flight) in revoked {
+                flight.revoke()
+                flights[key] = nil
+            }
+            count.wrappingSubtract(revoked.count, ordering: .relaxed)
+            return revoked
+        }
+        withExtendedLifetime(revoked) {}
     }
 
     /// Returns the number of callers that wait for the load of `key`; `nil` if none is in progress. Cancelled
@@ -84,9 +149,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         let own = LoadToken.current
         let (turn, gone): (Turn, [Waiter]) = flights.withLock { flights in
             guard let flight = flights[key] else {
-                let flight = Flight()
-                flights[key] = flight
-                return (.lead(flight), [])
+                return (.lead(add(key, to: &flights)), [])
             }
             return flight.state.withLock { state in
                 if let leader = state.leader, own?.isWithin(leader) ?? false { return (.isOwn, []) }
@@ -115,21 +178,29 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
                     gone += flight.state.withLock { $0.line.append(waiter) }
                     return (key, .wait(waiter, flight))
                 }
-                let flight = Flight()
-                flights[key] = flight
-                return (key, .lead(flight))
+                return (key, .lead(add(key, to: &flights)))
             }
         }
         if let recursion { throw RecursiveLoadError(recursion) }
         return turns
     }
 
+    private func add(_ key: Key, to flights: inout [Key: Flight]) -> Flight {
+        let flight = Flight()
+        flights[key] = flight
+        count.wrappingAdd(1, ordering: .relaxed)
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        return flight
+    }
+
     // MARK: Leading
 
-    private func lead(_ flight: Flight, _ key: Key, _ load: () async throws -> Value) async throws -> Value {
-        let token = take([(key, flight)])
+    private func lead(
+        _ flight: Flight, _ key: Key, _ tags: [String], _ load: (Flight) async throws -> Value
+    ) async throws -> Value {
+        let token = take([(key, flight)], tags)
         do {
-            let value = try await LoadToken.$current.withValue(token) { try await load() }
+            let value = try await LoadToken.$current.withValue(token) { try await load(flight) }
             finish(flight, key, .value(value))
             return value
         } catch {
@@ -138,10 +209,12 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    private func lead(_ flight: Flight, _ key: Key, loadNow load: () throws -> Value) throws -> Value {
-        let token = take([(key, flight)])
+    private func lead(
+        _ flight: Flight, _ key: Key, _ tags: [String], loadNow load: (Flight) throws -> Value
+    ) throws -> Value {
+        let token = take([(key, flight)], tags)
         do {
-            let value = try LoadToken.$current.withValue(token) { try load() }
+            let value = try LoadToken.$current.withValue(token) { try load(flight) }
             finish(flight, key, .value(value))
             return value
         } catch {
@@ -150,9 +223,11 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    private func take(_ led: [(key: Key, flight: Flight)]) -> LoadToken {
+    private func take(_ led: [(key: Key, flight: Flight)], _ tags: [String]) -> LoadToken {
         let token = LoadToken()
-        flights.withLock { _ in for (_, flight) in led { flight.state.withLock { $0.leader = token } } }
+        flights.withLock { _ in
+            for (_, flight) in led { flight.state.withLock { ($0.leader, $0.tags) = (token, tags) } }
+        }
         return token
     }
 
@@ -171,6 +246,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     private func remove(_ flight: Flight, _ key: Key, from flights: inout [Key: Flight]) -> (key: Key, value: Flight)? {
         guard let place = flights.index(forKey: key), flights[place].value === flight else { return nil }
+        count.wrappingSubtract(1, ordering: .relaxed)
         return flights.remove(at: place)
     }
 
@@ -197,10 +273,14 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     /// Waiting for other callers blocks no other caller: the own load has ended by then, and no other load is taken
     /// over. If a caller waited for is cancelled, and no caller in line takes over, `load` runs once more.
     ///
-    /// - Parameter known: returns a value that has been loaded meanwhile.
-    func values(forKeys keys: [Key], known: (Key) -> Value?, load: ([Key]) async throws -> [Key: Value]) async throws
-        -> [Key: Value]
-    {
+    /// - Parameters:
+    ///   - tags: tags under which the values are kept.
+    ///   - known: returns a value that has been loaded meanwhile.
+    ///   - load: makes the values; gets the keys with their flights.
+    func values(
+        forKeys keys: [Key], tags: [String], known: (Key) -> Value?,
+        load: ([(key: Key, flight: Flight)]) async throws -> [Key: Value]
+    ) async throws -> [Key: Value] {
         var found: [Key: Value] = [:], wanted = keys
         while !wanted.isEmpty {
             var led: [(key: Key, flight: Flight)] = [], joined: [(key: Key, waiter: Waiter)] = []
@@ -213,7 +293,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             }
             wanted = []
             do {
-                found.merge(try await lead(led, known, load)) { $1 }
+                found.merge(try await lead(led, tags, known, load)) { $1 }
                 for (key, waiter) in joined {
                     switch await waiter.wait() {
                     case .value(let value): found[key] = value
@@ -232,10 +312,11 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     private func lead(
-        _ led: [(key: Key, flight: Flight)], _ known: (Key) -> Value?, _ load: ([Key]) async throws -> [Key: Value]
+        _ led: [(key: Key, flight: Flight)], _ tags: [String], _ known: (Key) -> Value?,
+        _ load: ([(key: Key, flight: Flight)]) async throws -> [Key: Value]
     ) async throws -> [Key: Value] {
         var found: [Key: Value] = [:], missing: [(key: Key, flight: Flight)] = []
-        let token = take(led)
+        let token = take(led, tags)
         for (key, flight) in led {
             if let value = known(key) {
                 found[key] = value
@@ -246,7 +327,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
         guard !missing.isEmpty else { return found }
         do {
-            let loaded = try await LoadToken.$current.withValue(token) { try await load(missing.map(\.key)) }
+            let loaded = try await LoadToken.$current.withValue(token) { try await load(missing) }
             for (key, flight) in missing {
                 found[key] = loaded[key]
                 finish(flight, key, loaded[key].map { .value($0) } ?? .absent)

@@ -3,7 +3,8 @@ extension VolatileCache {
     ///
     /// Concurrent callers of the same key, here or in the other forms, share one load (single flight). If the load
     /// throws, all waiting callers get the error. If the loading caller was cancelled, the next caller loads anew. A
-    /// load that threw leaves no value; neither does a load that began before one of the tags was purged.
+    /// load that threw leaves no value; neither does a load that began before the key was removed or one of the tags
+    /// was purged. A value that was inserted during the load stays.
     ///
     /// - Parameters:
     ///   - key: the key to look up.
@@ -15,14 +16,12 @@ extension VolatileCache {
         async throws -> Value
     {
         if let value = value(forKey: key) { return value }
-        return try await loads.value(forKey: key) {
+        return try await loads.value(forKey: key, tags: tags) { flight in
             // Another caller may have loaded the value after this look-up's miss.
             if let value = value(forKey: key, isCounted: false) { return value }
-            return try await taggedLoads.during([key], tags) { tagged in
-                let value = try await timed(load)
-                insert(value, forKey: key, tags: tags, of: tagged)
-                return value
-            }
+            let value = try await timed(load)
+            insert(value, forKey: key, tags: tags, of: LoadOrigin(flight: flight))
+            return value
         }
     }
 
@@ -41,16 +40,12 @@ extension VolatileCache {
     public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
         return try loads.value(
-            forKey: key,
-            loadNow: {
+            forKey: key, tags: tags,
+            loadNow: { flight in
                 if let value = value(forKey: key, isCounted: false) { return value }
-                return try taggedLoads.during(
-                    [key], tags,
-                    now: { tagged in
-                        let value = try timed(now: load)
-                        insert(value, forKey: key, tags: tags, of: tagged)
-                        return value
-                    })
+                let value = try timed(now: load)
+                insert(value, forKey: key, tags: tags, of: LoadOrigin(flight: flight))
+                return value
             })
     }
 
@@ -75,13 +70,17 @@ extension VolatileCache {
     ) async throws -> [Key: Value] {
         let (found, missing) = lookUp(keys)
         if missing.isEmpty { return found }
-        let loaded = try await loads.values(forKeys: missing, known: { value(forKey: $0, isCounted: false) }) { keys in
-            try await taggedLoads.during(keys, tags) { tagged in
-                let loaded = try await timed { try await load(keys) }, wanted = Set(keys)
-                let values = loaded.filter { wanted.contains($0.key) }
-                for (key, value) in values { insert(value, forKey: key, tags: tags, of: tagged) }
-                return values
+        let loaded = try await loads.values(
+            forKeys: missing, tags: tags, known: { value(forKey: $0, isCounted: false) }
+        ) { led in
+            let loaded = try await timed { try await load(led.map(\.key)) }
+            var values: [Key: Value] = [:]
+            for (key, flight) in led {
+                guard let value = loaded[key] else { continue }
+                values[key] = value
+                insert(value, forKey: key, tags: tags, of: LoadOrigin(flight: flight))
             }
+            return values
         }
         return found.merging(loaded) { $1 }
     }

@@ -26,7 +26,6 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     public let timeToLive: Duration?
     @usableFromInline let scratch = ScratchPool()
     let loads = SingleFlight<Key, Value>()
-    let taggedLoads = TaggedLoads<Key>()
     let loadRecord = LoadRecord()
     private let idleTime: Duration
 
@@ -117,7 +116,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
 
     @inlinable
     @discardableResult
-    func insert(_ value: Value, forKey key: Key, tags: [String], timeToLive: Duration? = nil, of load: TaggedLoad?)
+    func insert(_ value: Value, forKey key: Key, tags: [String], timeToLive: Duration? = nil, of load: LoadOrigin?)
         -> Bool
     {
         let tags = tags.isEmpty ? [] : tags.map { Self.number(of: $0) }
@@ -133,9 +132,14 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
 
     /// Removes and returns the value under `key`; `nil` if there was none, or if the kernel took it.
     ///
-    /// Of several concurrent callers one gets the value.
+    /// Of several concurrent callers one gets the value. The value of a load in progress for `key` is not kept, and
+    /// later callers load anew.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
+        if loads.isBusy {
+            loads.revoke(key)
+            store.awaitWriter()
+        }
         let value: Value?? = withKey(key) { hash, keyBytes, isSame in
             while let found = store.find(hash, keyBytes, isSame: isSame) {
                 // Read first: decoding is application code, which must not run under the lock.
@@ -161,8 +165,11 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
         withKey(key) { hash, keyBytes, isSame in store.find(hash, keyBytes, isSame: isSame) != nil } ?? false
     }
 
-    /// Removes everything and releases the memory.
-    public func removeAll() { store.removeAll() }
+    /// Removes everything and releases the memory. The values of loads in progress are not kept.
+    public func removeAll() {
+        loads.revokeAll()
+        store.removeAll()
+    }
 
     /// Removes every value with that tag. The value of a current load with that tag is not kept, and later callers load
     /// anew.
@@ -176,7 +183,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     ///   need an update for each page that the kernel takes.
     @discardableResult
     public func purge(tag: String) -> Int {
-        for key in taggedLoads.revoke(tag) { loads.forget(key) }
+        loads.revokeAll(tag: tag)
         return store.purge(tag: Self.number(of: tag))
     }
 

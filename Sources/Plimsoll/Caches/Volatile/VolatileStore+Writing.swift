@@ -11,13 +11,13 @@ extension VolatileStore {
     /// - Parameters:
     ///   - timeToLive: age at which the value counts as missing; `nil` for never.
     ///   - tags: hashes of tags.
-    ///   - load: the load that made the value. A revoked load keeps nothing.
+    ///   - load: the load that made the value. A load that was revoked, or overtaken by an insert, keeps nothing.
     /// - Returns: false, and nothing has changed, if the value cannot be kept.
     @usableFromInline
     func insert(
         _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, timeToLive: Duration?,
         tags: [UInt64],
-        of load: TaggedLoad?, isSame: (UnsafeRawBufferPointer) -> Bool
+        of load: LoadOrigin?, isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> Bool {
         guard value.count <= UInt32.max, tags.count <= ItemHeader.mostTags, key.count <= UInt16.max else {
             return false
@@ -30,7 +30,7 @@ extension VolatileStore {
             // Compare keys without the lock: that may be application code.
             let existing = find(hash, key, isSame: isSame)?.word
             let outcome = withLog(.refused) { log -> VolatileLog.Insertion in
-                if load?.isRevoked ?? false { return .refused }
+                if let load, load.isRevoked || existing != nil { return .refused }
                 guard existing != nil || log.insertions(hash) == seen else { return .again }
                 let expiry = timeToLive.map { UInt64(max(0, (log.now + min($0, Self.forEver)).inNanoseconds)) } ?? 0
                 return log.insert(header, expiry: expiry, tags: tags, key: key, value: value, existing: existing)
@@ -61,6 +61,10 @@ extension VolatileStore {
             return true
         }
     }
+
+    /// Waits for the end of an insert in progress. Look-ups take no lock, so they may miss a value that is just being
+    /// kept.
+    func awaitWriter() { withLog(()) { _ in } }
 
     func removeAll() { withLog(()) { log in _ = log.release(.max, .removed) } }
 

@@ -48,7 +48,8 @@ import Testing
 
     private static func resume(_ manager: ResourceManager, _ store: any TaskHandoff, _ owner: String, _ ledger: Ledger, _ events: Events) async {
         var policy = TaskHandoffPolicy()
-        (policy.lease, policy.poll, policy.longestPause, policy.retry) = (.seconds(20), .milliseconds(5), .milliseconds(50), .milliseconds(1))
+        // No replica dies here, and on a busy machine the server may take long to start again: a lease must not end meanwhile.
+        (policy.lease, policy.poll, policy.longestPause, policy.retry) = (.seconds(600), .milliseconds(5), .milliseconds(50), .milliseconds(1))
         await manager.resumeHandedOff(from: store, names: ["export"], as: owner, policy: policy, onEvent: { events.add($0, $2) }) { _, checkpoint in
             let name = String(decoding: (checkpoint.start ?? []).dropFirst(), as: UTF8.self)
             try await work(checkpoint, name, ledger)

@@ -1,0 +1,37 @@
+/// One small change of the source, which a test should notice.
+public struct Mutant: Sendable, Hashable, Codable {
+    /// The usual operators of mutation testing (Offutt et al., "An experimental determination of sufficient mutant
+    /// operators", TOSEM 1996), as far as they suit Swift.
+    public enum Kind: String, Sendable, Codable, CaseIterable {
+        /// `<` becomes `<=`.
+        case boundary
+        /// `<` becomes `>=`, `==` becomes `!=`.
+        case comparison
+        /// `&&` becomes `||`.
+        case logic
+        /// `+` becomes `-`, `min` becomes `max`.
+        case arithmetic
+        /// A number becomes the next one, `true` becomes `false`.
+        case constant
+        /// A condition is negated.
+        case condition
+        /// A call or an assignment is left out.
+        case statement
+    }
+
+    /// Number that switches the mutant on; from 1.
+    public let id: Int
+    public let kind: Kind
+    /// Path of the file, from the root of the repository.
+    public let file: String
+    /// Line of the change, from 1.
+    public let line: Int
+    /// The changed code, and the code in its place.
+    public let original, replacement: String
+    /// The whole line in the source, without spaces at its ends.
+    public let text: String
+
+    /// Identifies the change as long as its line stays the same, wherever the line moves in the file.
+    public var key: String { "\(file) | \(text) | \(change)" }
+    public var change: String { "\(original) -> \(replacement)" }
+}

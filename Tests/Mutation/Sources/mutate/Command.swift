@@ -1,0 +1,32 @@
+import Foundation
+
+struct Failure: Error, CustomStringConvertible {
+    let description: String
+    init(_ description: String) { self.description = description }
+}
+
+enum Command {
+    /// Runs a program to its end, and returns its status and everything that it wrote.
+    ///
+    /// - Parameter limit: time after which the program and its children are killed; the status is 137 then.
+    static func run(
+        _ program: String, _ arguments: [String], environment: [String: String] = [:], limit: Duration? = nil
+    ) throws -> (status: Int32, output: String) {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        let bound = limit.map { ["timeout", "--signal=KILL", "\($0.components.seconds)"] } ?? []
+        process.arguments = bound + [program] + arguments
+        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        // A file, as a pipe would stay open in children that outlive the program.
+        let log = FileManager.default.temporaryDirectory.appendingPathComponent("mutate-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: log) }
+        FileManager.default.createFile(atPath: log.path, contents: nil)
+        let output = try FileHandle(forWritingTo: log)
+        (process.standardOutput, process.standardError) = (output, output)
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        try output.close()
+        return (process.terminationStatus, String(decoding: try Data(contentsOf: log), as: UTF8.self))
+    }
+}

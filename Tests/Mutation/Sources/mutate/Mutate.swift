@@ -1,0 +1,78 @@
+import ArgumentParser
+import Foundation
+import Schemata
+
+/// Changes decisions one at a time and tells which changes no test notices.
+@main struct Mutate: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "mutate",
+        abstract: "Build the library once with all mutants, and run the tests with a sample of them.",
+        discussion: "Prints survivors with their lines, and figures. Exit status 1 if fewer than --least are killed.")
+
+    @Option(help: "Number of mutants; 0: all.") var sample = 400
+    @Option(help: "Seed of the sample.") var seed: UInt64 = 1
+    @Option(help: "Only mutants of files whose path contains this text.") var only: String?
+    @Option(help: "Repository.") var root = "."
+    @Option(help: "Directory for the copy with mutants.") var into = ".build-mutants"
+    @Option(help: "File to append verdicts to. Mutants that the file has are not tried again.") var results = "out/mutants.jsonl"
+    @Option(help: "Least share of mutants to be killed, in percent.") var least = 0.0
+    @Flag(help: "List the sample and run nothing.") var list = false
+
+    func run() throws {
+        let origin = URL(fileURLWithPath: root).standardizedFileURL
+        let folder = URL(fileURLWithPath: into).standardizedFileURL
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        var tree = try MutatedTree(of: origin, at: folder)
+        try tree.build()
+        print("# \(tree.mutants.count) mutants, seed \(seed)")
+        let equivalents = try Equivalents(origin.appendingPathComponent("Tests/Mutation/equivalent.txt"))
+        let chosen = choose(from: tree.mutants.filter { !equivalents.contains($0) })
+        if list {
+            for mutant in chosen { print("\(mutant.file):\(mutant.line): \(mutant.kind.rawValue): \(mutant.change)") }
+            return
+        }
+        var trials = Trials(tree), kept = try Results(results), verdicts: [(Mutant, Trials.Verdict)] = []
+        for (index, mutant) in chosen.enumerated() {
+            let verdict = try kept.verdict(on: mutant) ?? trials.verdict(on: mutant)
+            if kept.verdict(on: mutant) == nil { try kept.add(Results.Line(mutant: mutant, verdict: verdict)) }
+            verdicts.append((mutant, verdict))
+            if verdict == .survived || verdict == .unreached {
+                print("\(index + 1)/\(chosen.count) \(verdict) \(mutant.file):\(mutant.line): \(mutant.change)")
+                fflush(nil)
+            }
+        }
+        try report(verdicts)
+    }
+
+    /// Returns a random sample: the same for the same seed and sources.
+    private func choose(from mutants: [Mutant]) -> [Mutant] {
+        let candidates = mutants.filter { only.map($0.file.contains) ?? true }
+        guard sample > 0, sample < candidates.count else { return candidates }
+        var generator = SplitMix64(state: seed)
+        return candidates.shuffled(using: &generator).prefix(sample).sorted { $0.id < $1.id }
+    }
+
+    private func report(_ verdicts: [(Mutant, Trials.Verdict)]) throws {
+        func count(_ verdict: Trials.Verdict) -> Int { verdicts.count { $0.1 == verdict } }
+        let killed = count(.killed) + count(.hung)
+        let share = Double(killed) * 100 / Double(max(1, verdicts.count))
+        print("figure mutants.killed \((share * 10).rounded() / 10) %")
+        print("figure mutants.tried \(verdicts.count) count")
+        print("figure mutants.hung \(count(.hung)) count")
+        print("figure mutants.survived \(count(.survived)) count")
+        print("figure mutants.unreached \(count(.unreached)) count")
+        if share < least { throw ExitCode(1) }
+    }
+}
+
+/// A generator with a seed (Steele, Lea and Flood, OOPSLA 2014).
+struct SplitMix64: RandomNumberGenerator {
+    var state: UInt64
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+        return z ^ (z >> 31)
+    }
+}

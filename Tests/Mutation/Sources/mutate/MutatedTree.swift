@@ -1,0 +1,99 @@
+import Foundation
+import Schemata
+
+/// A copy of the repository in which every mutant is compiled in, switched off.
+struct MutatedTree {
+    let origin: URL
+    let folder: URL
+    private(set) var mutants: [Mutant] = []
+    /// Lines whose mutants don't compile, by file.
+    private var excluded: [String: Set<Int>] = [:]
+
+    private static let module = "CPlimsollProcess"
+    /// What the targets of the manifest need.
+    private static let copied = ["Package.swift", "Sources", "Tests", "Benchmarks/Process", "docs"]
+
+    init(of origin: URL, at folder: URL) throws {
+        (self.origin, self.folder) = (origin, folder)
+        let known = folder.appendingPathComponent("excluded.json")
+        if let data = try? Data(contentsOf: known) {
+            excluded = try JSONDecoder().decode([String: Set<Int>].self, from: data)
+        }
+    }
+
+    /// Writes the copy and builds its tests. Mutants that don't compile are left out, and the rest is built again.
+    mutating func build() throws {
+        for _ in 0..<20 {
+            try write()
+            let (status, output) = try Command.run(
+                "swift", ["build", "--build-tests", "--package-path", tree.path], environment: ["SWIFT_DETERMINISTIC_HASHING": "1"])
+            if status == 0 { return }
+            let faults = faults(in: output)
+            guard !faults.isEmpty else {
+                throw Failure("building the mutants failed without an error in a file that has some:\n\(output.suffix(4000))")
+            }
+            for (file, lines) in faults { excluded[file, default: []].formUnion(lines) }
+            try JSONEncoder().encode(excluded).write(to: folder.appendingPathComponent("excluded.json"))
+            print("# \(faults.values.reduce(0) { $0 + $1.count }) lines have mutants that don't compile; building again")
+        }
+        throw Failure("after 20 builds some mutants still don't compile; remove \(folder.path) and try again")
+    }
+
+    var tree: URL { folder.appendingPathComponent("tree") }
+    var bundle: URL { tree.appendingPathComponent(".build/debug/plimsollPackageTests.xctest") }
+
+    /// Writes only files that change, so that the next build is short.
+    private mutating func write() throws {
+        mutants = []
+        let areas = Area.all.map { "Sources/\($0.folder)/" }
+        for file in try files() {
+            let source = origin.appendingPathComponent(file)
+            var data = try Data(contentsOf: source)
+            if file.hasSuffix(".swift"), areas.contains(where: file.hasPrefix) {
+                let mutated = MutatedFile(
+                    file: file, source: String(decoding: data, as: UTF8.self), module: Self.module, firstID: mutants.count + 1,
+                    excluded: excluded[file] ?? [])
+                mutants += mutated.mutants
+                data = Data(mutated.source.utf8)
+            } else if file == "Sources/\(Self.module)/include/\(Self.module).h" {
+                data += Data("#include \"mutant.h\"\n".utf8)
+            }
+            try put(data, file)
+        }
+        let shim = origin.appendingPathComponent("Tests/Mutation/Switch")
+        try put(Data(contentsOf: shim.appendingPathComponent("mutant.h")), "Sources/\(Self.module)/include/mutant.h")
+        try put(Data(contentsOf: shim.appendingPathComponent("mutant.c")), "Sources/\(Self.module)/mutant.c")
+        guard mutants.count < 65_536 else { throw Failure("\(mutants.count) mutants; the switch has room for 65535") }
+    }
+
+    private func put(_ data: Data, _ file: String) throws {
+        let place = tree.appendingPathComponent(file)
+        if (try? Data(contentsOf: place)) == data { return }
+        try FileManager.default.createDirectory(at: place.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try data.write(to: place)
+    }
+
+    /// The files of the repository that the copy needs, as git knows them.
+    private func files() throws -> [String] {
+        let (status, output) = try Command.run("git", ["-C", origin.path, "ls-files", "-z"] + Self.copied)
+        guard status == 0 else { throw Failure("git ls-files in \(origin.path): \(output)") }
+        return output.split(separator: "\0").map(String.init)
+            .filter { FileManager.default.fileExists(atPath: origin.appendingPathComponent($0).path) }
+    }
+
+    /// Lines with errors, in files that have mutants.
+    private func faults(in output: String) -> [String: Set<Int>] {
+        let files = Set(mutants.map(\.file))
+        var faults: [String: Set<Int>] = [:]
+        for match in output.matches(of: /(?:^|\n)([^\s:][^:\n]*):(\d+):\d+: error:/) {
+            let path = String(match.output.1)
+            guard let file = files.first(where: { path == $0 || path.hasSuffix("/" + $0) }), let line = Int(match.output.2)
+            else { continue }
+            // An error inside a statement of several lines is told at the line of the part.
+            let owners = mutants.filter { $0.file == file && $0.line <= line }.map(\.line)
+            let near = owners.contains(line) ? line : owners.max() ?? line
+            if excluded[file]?.contains(near) != true { faults[file, default: []].insert(near) }
+        }
+        return faults
+    }
+}

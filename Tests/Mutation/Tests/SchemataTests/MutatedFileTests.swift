@@ -1,0 +1,68 @@
+import Testing
+
+@testable import Schemata
+
+@Suite struct MutatedFileTests {
+    private func mutants(_ source: String) -> [String] {
+        MutatedFile(file: "A.swift", source: source, module: "M", firstID: 1).mutants.map { "\($0.kind) \($0.change)" }
+    }
+
+    private func code(_ source: String, excluded: Set<Int> = []) -> String {
+        let file = MutatedFile(file: "A.swift", source: source, module: "M", firstID: 1, excluded: excluded)
+        return file.source.split(separator: "\n").dropFirst(2).joined(separator: "\n")
+    }
+
+    @Test func `a comparison has a boundary and a negation`() {
+        #expect(mutants("let a = b < c") == ["boundary b < c -> b <= c", "comparison b < c -> b >= c"])
+        #expect(code("let a = b < c") == "let a = (plimsoll_mutant(1) ? b <= c : plimsoll_mutant(2) ? b >= c : (b < c))")
+    }
+
+    @Test func `nested operators keep their order`() {
+        #expect(
+            code("let a = b + c == d && e")
+                == "let a = (plimsoll_mutant(1) ? b + c == d || e : ((plimsoll_mutant(2) ? b + c != d : "
+                + "((plimsoll_mutant(3) ? b - c : (b + c)) == d)) && e))")
+    }
+
+    @Test func `statements are left out, also where they are tried, but not assignments of an initializer`() {
+        #expect(code("func f() throws { try g() }") == "func f() throws { if !plimsoll_mutant(1) { try g() } }")
+        #expect(mutants("struct A { var b: Int; init(c: Int) { b = c; d(c) } }") == ["statement d(c) -> nothing"])
+        #expect(
+            code("func f() { a += b }")
+                == "func f() { if plimsoll_mutant(1) { a -= b } else if !plimsoll_mutant(2) { a += b } }")
+    }
+
+    @Test func `conditions are negated, endless loops are not made`() {
+        #expect(code("if a { }") == "if (plimsoll_mutant(1) != (a)) { }")
+        #expect(code("guard let a, b.c() else { return }") == "guard let a, (plimsoll_mutant(1) != (b.c())) else { return }")
+        #expect(mutants("while a { }").isEmpty)
+    }
+
+    @Test func `constants change, but not in patterns, attributes, raw values, strings and default arguments`() {
+        #expect(code("let a = 7") == "let a = (plimsoll_mutant(1) ? 7 + 1 : 7)")
+        #expect(code("let a = true") == "let a = (plimsoll_mutant(1) ? false : true)")
+        #expect(code("let a = 0.5") == "let a = (plimsoll_mutant(1) ? 0.5 * 2 : 0.5)")
+        #expect(mutants("enum A: Int { case b = 1 }").isEmpty)
+        #expect(mutants("switch a { case 1: break; default: break }").isEmpty)
+        #expect(mutants("func f(a: Int = 1) {}").isEmpty)
+        #expect(mutants("let a = \"\\(b + 1)\"").isEmpty)
+        #expect(mutants("@available(macOS 15, *) func f() {}").isEmpty)
+        #expect(mutants("@inlinable func f() -> Bool { 1 < 2 }").isEmpty)
+        #expect(mutants("precondition(a < b)").isEmpty)
+    }
+
+    @Test func `min and max change places`() {
+        #expect(code("let a = min(b, c)") == "let a = (plimsoll_mutant(1) ? max(b, c) : min(b, c))")
+    }
+
+    @Test func `excluded lines stay as they are, and identifiers stay without gaps`() {
+        let source = "let a = b < c\nlet d = e == f"
+        let file = MutatedFile(file: "A.swift", source: source, module: "M", firstID: 5, excluded: [1])
+        #expect(file.mutants.map(\.id) == [5] && file.mutants[0].line == 2 && file.mutants[0].text == "let d = e == f")
+        #expect(file.source == "import M\n#sourceLocation(file: \"A.swift\", line: 1)\nlet a = b < c\nlet d = (plimsoll_mutant(5) ? e != f : (e == f))")
+    }
+
+    @Test func `a file without mutants is left as it is`() {
+        #expect(MutatedFile(file: "A.swift", source: "import B\n", module: "M", firstID: 1).source == "import B\n")
+    }
+}

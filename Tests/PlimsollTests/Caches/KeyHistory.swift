@@ -1,0 +1,93 @@
+/// What threads did to one key of a cache at about the same time, and what they were answered.
+///
+/// A history is linearizable if the operations have an order that agrees with all answers, in which each operation takes effect at one instant
+/// between its begin and its end (Herlihy and Wing, TOPLAS 1990). The order is looked for by depth-first search with memory (Wing and Gong, JPDC
+/// 1993; Lowe, "Testing for linearizability", 2017). Keys are independent, so each key has a history of its own.
+///
+/// The model is a map that may forget. A miss is always allowed, and afterwards the value is gone: no later operation may find it again.
+struct KeyHistory {
+    enum Call: Hashable {
+        /// Stores a value that no other operation stores.
+        case insert(Int)
+        case read
+        case remove
+        /// Every value that is there before the call is gone afterwards.
+        case purge
+        /// Returns the value that is there, or loads one that no other operation stores. Loads of one key at the same time share a value.
+        case load(Int)
+    }
+
+    struct Operation {
+        var call: Call
+        /// The value found, removed or loaded; `nil` for none.
+        var answer: Int?
+        /// Instants: begins and ends that are equal count as overlapping.
+        var begin, end: Int64
+        /// The instant at which this operation itself began to load; `nil` if it did not.
+        var loadBegin: Int64?
+    }
+
+    /// At most 64.
+    let operations: [Operation]
+
+    /// Returns true if no operation that began after a removal or a purge was answered with a value whose load began before. Such a value may have
+    /// been read before whatever made the removal necessary.
+    var isFresh: Bool {
+        operations.allSatisfy { operation in
+            guard let answer = operation.answer, let begin = operations.first(where: { $0.call == .load(answer) })?.loadBegin else { return true }
+            return !operations.contains { other in
+                (other.call == .remove || other.call == .purge) && begin < other.begin && other.end < operation.begin
+            }
+        }
+    }
+
+    private struct Place: Hashable {
+        /// A bit for each operation that has taken effect.
+        var done: UInt64
+        var value: Int?
+    }
+
+    /// Returns true if some order of the operations explains all answers.
+    var isLinearizable: Bool {
+        var visited = Set<Place>()
+        return isExplained(from: Place(done: 0, value: nil), &visited)
+    }
+
+    private func isExplained(from place: Place, _ visited: inout Set<Place>) -> Bool {
+        if place.done.nonzeroBitCount == operations.count { return true }
+        guard visited.insert(place).inserted else { return false }
+        let pending = operations.indices.filter { place.done & 1 << UInt64($0) == 0 }
+        // An operation that ended before another began comes first.
+        let firstEnd = pending.map { operations[$0].end }.min() ?? .max
+        for index in pending where operations[index].begin <= firstEnd {
+            for value in values(after: index, from: place.value)
+            where isExplained(from: Place(done: place.done | 1 << UInt64(index), value: value), &visited) {
+                return true
+            }
+        }
+        return false
+    }
+
+    /// The values that may be stored after an operation; none if its answer is impossible here.
+    private func values(after index: Int, from value: Int?) -> [Int?] {
+        let operation = operations[index]
+        switch operation.call {
+        case .insert(let new): return [new]
+        case .purge: return [nil]
+        case .read:
+            guard let answer = operation.answer else { return [nil] }
+            return answer == value ? [value] : []
+        case .remove:
+            guard let answer = operation.answer else { return [nil] }
+            return answer == value ? [nil] : []
+        case .load:
+            guard let answer = operation.answer else { return [] }
+            if answer == value { return [value] }
+            // Loaded by this operation, or by one at the same time. The value need not stay: what is inserted, removed or purged meanwhile wins.
+            let isLoaded = operations.contains {
+                $0.call == .load(answer) && $0.begin <= operation.end && operation.begin <= $0.end
+            }
+            return isLoaded ? [answer, value] : []
+        }
+    }
+}
