@@ -115,3 +115,15 @@ final class Output {
     /// Whether nobody holds the writing end any more, at the latest in a while.
     var hasEnded: Bool { plimsoll_ready(read, 0, 20_000) & POLLHUP != 0 }
 }
+
+extension UnitGroup {
+    /// Throttles the unit, or lifts the limits again. Returns the reason why that is impossible here.
+    @discardableResult
+    func throttle(_ on: Bool) throws(GroupError) -> String? {
+        let throttle = self.throttle()
+        if throttle.set.isEmpty { return whyNotThrottled }
+        if on { try apply(throttle) }
+        for limit in on ? [] : throttle.lift { try limit.directory.write(limit.text, to: limit.file, for: .throttle) }
+        return nil
+    }
+}

@@ -110,18 +110,6 @@ extension UnitGroup {
     var whyNotThrottled: String {
         "cannot throttle \(name): its groups have no cpu controller with CONFIG_CFS_BANDWIDTH"
     }
-
-    /// Throttles the unit, or lifts the limits again.
-    ///
-    /// - Returns: the reason why throttling is impossible here; `nil` on success.
-    @discardableResult
-    package func throttle(_ on: Bool) throws(GroupError) -> String? {
-        let throttle = self.throttle()
-        if throttle.set.isEmpty { return whyNotThrottled }
-        if on { try apply(throttle) }
-        for limit in on ? [] : throttle.lift { try limit.directory.write(limit.text, to: limit.file, for: .throttle) }
-        return nil
-    }
 }
 
 extension ServiceUnit.Role {

@@ -15,8 +15,6 @@ package struct UnitsChange: Sendable, Hashable {
     /// other differences take effect at the restart.
     package var restarting: [Change] = []
 
-    package var isEmpty: Bool { added.isEmpty && removed.isEmpty && inPlace.isEmpty && restarting.isEmpty }
-
     /// Compares two sets of units. Each list has the order of the new units; `removed` has that of the old ones.
     ///
     /// - Precondition: names are unique in `old` and in `new`.

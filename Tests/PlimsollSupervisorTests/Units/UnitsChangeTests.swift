@@ -19,7 +19,9 @@ import Testing
         #expect(change.inPlace.map(\.to.name) == ["b"] && change.inPlace.first?.keys == ["importance", "memory.limit"])
         #expect(change.restarting.map(\.to.name) == ["e", "c"])
         #expect(change.restarting.first?.keys == ["group"] && change.restarting.last?.keys == ["environment", "role"])
-        #expect(UnitsChange(from: old, to: old).isEmpty && UnitsChange(from: [], to: []).isEmpty)
+        let none = UnitsChange(from: [], to: [])
+        #expect(none.added.isEmpty && none.removed.isEmpty && none.inPlace.isEmpty && none.restarting.isEmpty)
+        #expect(UnitsChange(from: old, to: old) == none)
     }
 
     @Test func `every property of a unit is compared`() throws {

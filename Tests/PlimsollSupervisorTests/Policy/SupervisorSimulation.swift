@@ -1,18 +1,20 @@
-package import Plimsoll
+import Plimsoll
+
+@testable import PlimsollSupervisor
 
 /// A simulation of units under one memory limit, with a real engine. Runs in steps of 50 ms of simulated time.
 /// Decisions take effect with the delays of a real kernel.
-package struct SupervisorSimulation: Sendable {
-    package private(set) var engine: SupervisorEngine
-    package var units: [SimulatedUnit]
+struct SupervisorSimulation: Sendable {
+    private(set) var engine: SupervisorEngine
+    var units: [SimulatedUnit]
     /// The memory limit for all units together.
-    package var limit: ByteCount
+    var limit: ByteCount
     /// True if fleets report the time until memory is exhausted at the current growth of the units.
-    package var tellsTimeLeft = false
-    package private(set) var now = Duration.zero
+    var tellsTimeLeft = false
+    private(set) var now = Duration.zero
     /// All decisions, in order.
-    package private(set) var decisions: [Decision] = []
-    package private(set) var journal: [AuditRecord] = []
+    private(set) var decisions: [Decision] = []
+    private(set) var journal: [AuditRecord] = []
     private var events: [Event] = []
     private var chance: UInt64
     private var nextLook = Duration.zero
@@ -34,7 +36,7 @@ package struct SupervisorSimulation: Sendable {
         case killed(Decision), gone(Decision, was: ByteCount), back
     }
 
-    package init(_ units: [SimulatedUnit], limit: ByteCount, policy: SupervisorPolicy = .standard, seed: UInt64 = 0) {
+    init(_ units: [SimulatedUnit], limit: ByteCount, policy: SupervisorPolicy = .standard, seed: UInt64 = 0) {
         (self.units, self.limit) = (units, limit)
         engine = SupervisorEngine(policy)
         chance = seed
@@ -43,7 +45,7 @@ package struct SupervisorSimulation: Sendable {
 
     /// The fleet as the supervisor would see it. The level is `warning` from 85 % of the limit and `critical` from 95
     /// %. The shortfall is the usage above 80 %.
-    package var fleet: Fleet {
+    var fleet: Fleet {
         let used = units.reduce(.zero) { $0 + $1.report.charge }
         let level: PressureLevel = used >= limit * 0.95 ? .critical : used >= limit * 0.85 ? .warning : .normal
         var fleet = Fleet(
@@ -58,7 +60,7 @@ package struct SupervisorSimulation: Sendable {
         return fleet
     }
 
-    package mutating func run(for time: Duration) {
+    mutating func run(for time: Duration) {
         let end = now + time
         while now < end {
             advance()
@@ -68,7 +70,7 @@ package struct SupervisorSimulation: Sendable {
 
     /// The states over time: one line per unit, one character per second, and the levels below. `=` running, `!`
     /// warned, `b` leaving, `z` suspended, `x` ended, `.` stopped.
-    package var drawing: String {
+    var drawing: String {
         let width = units.map(\.report.name.count).max() ?? 0
         let all = zip(units.map(\.report.name), lines) + [("", levels)]
         return all.map { name, line in name + String(repeating: " ", count: width - name.count) + " " + line }.joined(
@@ -76,7 +78,7 @@ package struct SupervisorSimulation: Sendable {
     }
 
     /// Returns the line of one unit.
-    package func line(_ name: String) -> String { units.firstIndex { $0.report.name == name }.map { lines[$0] } ?? "" }
+    func line(_ name: String) -> String { units.firstIndex { $0.report.name == name }.map { lines[$0] } ?? "" }
 
     private mutating func draw() {
         for index in units.indices { lines[index].append(hasEnded.contains(index) ? "x" : units[index].drawn) }
@@ -86,8 +88,7 @@ package struct SupervisorSimulation: Sendable {
 
     private mutating func advance() {
         now += Self.step
-        for index in units.indices where units[index].report.state == .running || units[index].report.state == .leaving
-        {
+        for index in units.indices where units[index].report.state == .running || units[index].report.state == .leaving {
             // A throttled unit grows at a quarter of its pace. Random variation keeps growth uneven.
             let pace = (units[index].report.isThrottled ? 0.25 : 1) * (0.8 + 0.4 * random()) / 20
             units[index].report.charge += units[index].growth * pace

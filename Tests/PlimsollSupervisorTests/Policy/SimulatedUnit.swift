@@ -1,38 +1,40 @@
-package import Plimsoll
+import Plimsoll
+
+@testable import PlimsollSupervisor
 
 /// A simulated unit without processes.
-package struct SimulatedUnit: Sendable, Hashable {
+struct SimulatedUnit: Sendable, Hashable {
     /// Undesirable behaviours of a real unit.
-    package struct Habits: OptionSet, Sendable, Hashable {
-        package let rawValue: Int
-        package init(rawValue: Int) { self.rawValue = rawValue }
+    struct Habits: OptionSet, Sendable, Hashable {
+        let rawValue: Int
+        init(rawValue: Int) { self.rawValue = rawValue }
 
         /// The unit receives warnings and releases nothing.
-        package static let ignoresWarnings = Habits(rawValue: 1)
+        static let ignoresWarnings = Habits(rawValue: 1)
         /// The unit's background tasks never end.
-        package static let refusesToLeave = Habits(rawValue: 2)
+        static let refusesToLeave = Habits(rawValue: 2)
         /// The kernel never confirms the unit's freeze.
-        package static let neverFreezes = Habits(rawValue: 4)
+        static let neverFreezes = Habits(rawValue: 4)
         /// The unit runs again one second after its end.
-        package static let comesStraightBack = Habits(rawValue: 8)
+        static let comesStraightBack = Habits(rawValue: 8)
         /// The unit ends only when killed.
-        package static let ignoresTerm = Habits(rawValue: 16)
+        static let ignoresTerm = Habits(rawValue: 16)
     }
 
-    package var report: UnitReport
+    var report: UnitReport
     /// Number of bytes allocated per second while the unit runs.
-    package var growth = ByteCount.zero
+    var growth = ByteCount.zero
     /// Share of the charge that is released on request and can be reclaimed while frozen, in `0...1`.
-    package var spare = 0.0
-    package var habits: Habits = []
+    var spare = 0.0
+    var habits: Habits = []
     /// Charge right after the start.
-    package var initial: ByteCount
+    var initial: ByteCount
     /// Memory reclaimed from the unit, which returns when the unit runs again.
     var pushedOut = ByteCount.zero
     /// Memory that purges and kernel reclaim can still take.
     var cache: ByteCount
 
-    package init(_ report: UnitReport, growth: ByteCount = .zero, spare: Double = 0, habits: Habits = []) {
+    init(_ report: UnitReport, growth: ByteCount = .zero, spare: Double = 0, habits: Habits = []) {
         (self.report, self.growth, self.spare, self.habits) = (report, growth, spare, habits)
         initial = report.charge
         cache = report.charge * spare
