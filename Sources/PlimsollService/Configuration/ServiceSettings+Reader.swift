@@ -107,7 +107,6 @@ extension ServiceSettings {
         }
     }
 
-    /// One configuration key.
     package struct Key: Sendable, Hashable {
         /// Name within the scope `plimsoll`; parts are joined by dots.
         package var name: String
@@ -143,22 +142,11 @@ extension ServiceSettings {
 
     /// Returns the known variable most similar to `name`, or `nil` if none is close.
     private static func nearest(_ name: String) -> String? {
-        func distance(_ other: String) -> Int {
-            let left = Array(name.utf8.prefix(80)), right = Array(other.utf8)
-            var row = Array(0...right.count)
-            for (line, byte) in left.enumerated() {
-                var diagonal = row[0]
-                row[0] = line + 1
-                for column in right.indices {
-                    let above = row[column + 1]
-                    row[column + 1] = byte == right[column] ? diagonal : 1 + min(diagonal, above, row[column])
-                    diagonal = above
-                }
-            }
-            return row[right.count]
+        let typed = Array(name.utf8.prefix(80))
+        let best = (Setting.all.map(\.variable) + otherVariables).map {
+            (distance: editDistance(typed, Array($0.utf8)), name: $0)
         }
-        let best = (Setting.all.map(\.variable) + otherVariables).map { (distance: distance($0), name: $0) }
-            .min { ($0.distance, $0.name) < ($1.distance, $1.name) }
+        .min { ($0.distance, $0.name) < ($1.distance, $1.name) }
         return best.flatMap { $0.distance <= max(2, name.utf8.count / 4) ? $0.name : nil }
     }
 }

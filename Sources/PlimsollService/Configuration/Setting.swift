@@ -43,55 +43,52 @@ struct Setting: Sendable {
         "log.minInterval": "log.rest",
     ]
 
+    /// The place of a value in the settings.
+    typealias Place<Value> = any WritableKeyPath<ServiceSettings, Value> & Sendable
+
     private static func setting<Value: Sendable & Comparable>(
         _ key: String, _ type: String, _ standard: String, _ allowed: ClosedRange<Value>, _ shown: String,
-        _ meaning: String, isLive: Bool = false,
-        read: @escaping @Sendable (String) -> Value?, _ set: @escaping @Sendable (inout ServiceSettings, Value) -> Void
+        _ meaning: String, isLive: Bool = false, read: @escaping @Sendable (String) -> Value?, _ place: Place<Value>
     ) -> Setting {
         Setting(key: key, type: type, standard: standard, range: shown, meaning: meaning, isLive: isLive) {
             text, settings throws(Refusal) in
             guard let value = read(text), allowed.contains(value) else { throw Refusal(allowed: "a \(type), \(shown)") }
-            set(&settings, value)
+            settings[keyPath: place] = value
         }
     }
 
     static func duration(
         _ key: String, _ standard: String, _ allowed: ClosedRange<Duration>, _ shown: String, _ meaning: String,
-        isLive: Bool = false,
-        _ set: @escaping @Sendable (inout ServiceSettings, Duration) -> Void
+        isLive: Bool = false, _ place: Place<Duration>
     ) -> Setting {
         setting(
-            key, "duration", standard, allowed, shown, meaning, isLive: isLive, read: { Duration(plimsoll: $0) }, set)
+            key, "duration", standard, allowed, shown, meaning, isLive: isLive, read: { Duration(plimsoll: $0) }, place)
     }
 
     static func share(
         _ key: String, _ standard: String, _ meaning: String, atMost: Double = 1, isLive: Bool = false,
-        _ set: @escaping @Sendable (inout ServiceSettings, Double) -> Void
+        _ place: Place<Double>
     ) -> Setting {
         setting(
             key, "share", standard, 0...atMost, "0 to \(atMost == 1 ? "1" : "\(atMost)")", meaning, isLive: isLive,
-            read: { Double($0) }, set)
+            read: { Double($0) }, place)
     }
 
-    static func size(
-        _ key: String, _ standard: String, _ meaning: String,
-        _ set: @escaping @Sendable (inout ServiceSettings, ByteCount) -> Void
-    ) -> Setting {
+    static func size(_ key: String, _ standard: String, _ meaning: String, _ place: Place<ByteCount>) -> Setting {
         setting(
             key, "size", standard, ByteCount.mebibytes(1)...ByteCount.gibibytes(1 << 20), "1MiB to 1048576GiB", meaning,
-            read: { ByteCount($0) }, set)
+            read: { ByteCount($0) }, place)
     }
 
     static func number(
         _ key: String, _ standard: String, _ allowed: ClosedRange<Double>, _ shown: String, _ meaning: String,
-        _ set: @escaping @Sendable (inout ServiceSettings, Double) -> Void
+        _ place: Place<Double>
     ) -> Setting {
-        setting(key, "number", standard, allowed, shown, meaning, read: { Double($0) }, set)
+        setting(key, "number", standard, allowed, shown, meaning, read: { Double($0) }, place)
     }
 
     static func boolean(
-        _ key: String, _ standard: Bool, _ meaning: String, isLive: Bool = false,
-        _ set: @escaping @Sendable (inout ServiceSettings, Bool) -> Void
+        _ key: String, _ standard: Bool, _ meaning: String, isLive: Bool = false, _ place: Place<Bool>
     ) -> Setting {
         Setting(
             key: key, type: "boolean", standard: "\(standard)", range: "true or false", meaning: meaning, isLive: isLive
@@ -100,7 +97,7 @@ struct Setting: Sendable {
             guard let value = Bool(plimsoll: text) else {
                 throw Refusal(allowed: "true or false (also yes, on, 1; no, off, 0)")
             }
-            set(&settings, value)
+            settings[keyPath: place] = value
         }
     }
 }

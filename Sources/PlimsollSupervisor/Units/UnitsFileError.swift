@@ -1,6 +1,7 @@
+import Plimsoll
+
 /// The error for a rejected units file, with all problems in the order of the file.
 public struct UnitsFileError: Error, Sendable, Hashable {
-    /// One problem.
     package struct Problem: Sendable, Hashable {
         /// Line number from 1; 0 if the problem concerns the file as a whole.
         package var line: Int
@@ -64,7 +65,7 @@ enum Spelling {
         let typed = plain(word)
         guard typed.count <= 64 else { return nil }
         let most = min(max(2, typed.count / 3), typed.count - 1)
-        let best = words.map { (word: $0, distance: distance(typed, plain($0))) }.min {
+        let best = words.map { (word: $0, distance: editDistance(typed, plain($0))) }.min {
             ($0.distance, $0.word) < ($1.distance, $1.word)
         }
         guard let best, best.distance <= most else { return nil }
@@ -74,23 +75,6 @@ enum Spelling {
     /// Returns the letters and digits in lower case, so `keep_alive`, `keep-alive` and `keepAlive` compare equal.
     private static func plain(_ word: String) -> [UInt8] {
         word.lowercased().utf8.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") }
-    }
-
-    /// Returns the number of insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
-    private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
-        var (before, last) = ([Int](), Array(0...right.count))
-        for (row, letter) in left.enumerated() {
-            var line = [row + 1]
-            for (column, other) in right.enumerated() {
-                var cost = min(line[column] + 1, last[column + 1] + 1, last[column] + (letter == other ? 0 : 1))
-                if row > 0, column > 0, letter == right[column - 1], left[row - 1] == other {
-                    cost = min(cost, before[column - 1] + 1)
-                }
-                line.append(cost)
-            }
-            (before, last) = (last, line)
-        }
-        return last[right.count]
     }
 }
 
