@@ -10,6 +10,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/// The value of a system call, made again for as long as signals interrupt it.
+#define RETRIED(call) \
+    ({ \
+        __typeof__(call) value_; \
+        do value_ = (call); \
+        while (value_ < 0 && errno == EINTR); \
+        value_; \
+    })
+
 static int address_of(const char *path, struct sockaddr_un *address) {
     size_t length = strlen(path);
     if (length == 0 || length >= sizeof address->sun_path) return -ENAMETOOLONG;
@@ -24,9 +33,7 @@ static int address_of(const char *path, struct sockaddr_un *address) {
 static int is_live(const struct sockaddr_un *address, int type) {
     int probe = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (probe < 0) return -errno;
-    int result;
-    do result = connect(probe, (const struct sockaddr *)address, sizeof *address);
-    while (result < 0 && errno == EINTR);
+    int result = RETRIED(connect(probe, (const struct sockaddr *)address, sizeof *address));
     int error = result < 0 ? errno : 0;
     close(probe);
     // A full queue belongs to a live socket, and so does a socket of another type.
@@ -50,9 +57,7 @@ static int bound(const char *path, int type, uid_t owner, mode_t mode) {
     if (file < 0) return -errno;
     // The path gets this mode on creation, so no other user can reach the socket before the owner is set.
     (void)fchmod(file, S_IRUSR | S_IWUSR);
-    int result;
-    do result = bind(file, (struct sockaddr *)&address, sizeof address);
-    while (result < 0 && errno == EINTR);
+    int result = RETRIED(bind(file, (struct sockaddr *)&address, sizeof address));
     if (result < 0) {
         error = errno == EADDRINUSE ? EEXIST : errno;
         close(file);
@@ -68,21 +73,17 @@ static int bound(const char *path, int type, uid_t owner, mode_t mode) {
 int plimsoll_own_local(const char *path, uid_t owner, mode_t mode) {
     int result;
     if (owner != (uid_t)-1) {
-        do result = lchown(path, owner, (gid_t)-1);
-        while (result < 0 && errno == EINTR);
+        result = RETRIED(lchown(path, owner, (gid_t)-1));
         if (result < 0) return -errno;
     }
-    do result = chmod(path, mode);
-    while (result < 0 && errno == EINTR);
+    result = RETRIED(chmod(path, mode));
     return result < 0 ? -errno : 0;
 }
 
 int plimsoll_listen_local(const char *path, int backlog, uid_t owner, mode_t mode) {
     int file = bound(path, SOCK_STREAM, owner, mode);
     if (file < 0) return file;
-    int result;
-    do result = listen(file, backlog);
-    while (result < 0 && errno == EINTR);
+    int result = RETRIED(listen(file, backlog));
     if (result == 0) return file;
     int error = errno;
     close(file);
@@ -93,9 +94,7 @@ int plimsoll_listen_local(const char *path, int backlog, uid_t owner, mode_t mod
 int plimsoll_bind_datagrams(const char *path, uid_t owner, mode_t mode) {
     int file = bound(path, SOCK_DGRAM, owner, mode);
     if (file < 0) return file;
-    int on = 1, result;
-    do result = setsockopt(file, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
-    while (result < 0 && errno == EINTR);
+    int on = 1, result = RETRIED(setsockopt(file, SOL_SOCKET, SO_PASSCRED, &on, sizeof on));
     if (result == 0) return file;
     int error = errno;
     close(file);
@@ -112,9 +111,7 @@ int plimsoll_accept_local(int listener, pid_t *pid, uid_t *uid) {
     socklen_t length = sizeof peer;
     // A connection without a known peer belongs to no unit. The caller closes it like other strangers' connections,
     // on another thread.
-    int result;
-    do result = getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &length);
-    while (result < 0 && errno == EINTR);
+    int result = RETRIED(getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &length));
     *pid = peer.pid;
     *uid = peer.uid;
     return file;
@@ -130,9 +127,7 @@ ssize_t plimsoll_receive(int file, void *buffer, size_t size, struct plimsoll_me
     } control;
     struct iovec part = {.iov_base = buffer, .iov_len = size};
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    ssize_t count;
-    do count = recvmsg(file, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    while (count < 0 && errno == EINTR);
+    ssize_t count = RETRIED(recvmsg(file, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
     if (count < 0) return -errno;
     message->is_cut = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
     for (struct cmsghdr *part = CMSG_FIRSTHDR(&header); part; part = CMSG_NXTHDR(&header, part)) {
@@ -199,28 +194,21 @@ int plimsoll_epoll(void) {
 
 int plimsoll_epoll_set(int epoll, int file, uint64_t key, int reading, int writing) {
     struct epoll_event event = {.events = (reading ? EPOLLIN : 0u) | (writing ? EPOLLOUT : 0u), .data.u64 = key};
-    int result;
-    do result = epoll_ctl(epoll, EPOLL_CTL_MOD, file, &event);
-    while (result < 0 && errno == EINTR);
+    int result = RETRIED(epoll_ctl(epoll, EPOLL_CTL_MOD, file, &event));
     if (result == 0) return 0;
     if (errno != ENOENT) return -errno;
-    do result = epoll_ctl(epoll, EPOLL_CTL_ADD, file, &event);
-    while (result < 0 && errno == EINTR);
+    result = RETRIED(epoll_ctl(epoll, EPOLL_CTL_ADD, file, &event));
     return result == 0 ? 0 : -errno;
 }
 
 int plimsoll_epoll_remove(int epoll, int file) {
-    int result;
-    do result = epoll_ctl(epoll, EPOLL_CTL_DEL, file, NULL);
-    while (result < 0 && errno == EINTR);
+    int result = RETRIED(epoll_ctl(epoll, EPOLL_CTL_DEL, file, NULL));
     return result == 0 ? 0 : -errno;
 }
 
 int plimsoll_epoll_ready(int epoll, uint64_t *keys, int capacity) {
     struct epoll_event events[64];
-    int count;
-    do count = epoll_wait(epoll, events, capacity < 64 ? capacity : 64, 0);
-    while (count < 0 && errno == EINTR);
+    int count = RETRIED(epoll_wait(epoll, events, capacity < 64 ? capacity : 64, 0));
     if (count < 0) return -errno;
     for (int index = 0; index < count; index++) keys[index] = events[index].data.u64;
     return count;
