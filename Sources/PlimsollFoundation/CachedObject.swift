@@ -18,7 +18,6 @@ import Foundation
         isDiscardable = type(of: value as Any) is any DiscardableContent.Type
     }
 
-    /// The object as discardable content; `nil` for other objects.
     var discardable: (any DiscardableContent)? { isDiscardable ? value as? any DiscardableContent : nil }
 }
 

@@ -192,11 +192,6 @@ extension MemoryCache where Key: Hashable {
 extension MemoryCache where Key: AnyObject {
     /// Creates an empty cache without limits. Keys are compared by their dynamic type: `isEqual(_:)`, `==`, or
     /// identity.
-    ///
-    /// - Parameters:
-    ///   - rebuildCost: cost of making an object again.
-    ///   - byteCount: bytes of an object set without a cost, used under memory pressure. By default the length of
-    ///     data and text, plus 64.
     public convenience init(
         rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }
     ) {
@@ -206,11 +201,6 @@ extension MemoryCache where Key: AnyObject {
 
 extension MemoryCache where Key: AnyObject & Hashable {
     /// Creates an empty cache without limits.
-    ///
-    /// - Parameters:
-    ///   - rebuildCost: cost of making an object again.
-    ///   - byteCount: bytes of an object set without a cost, used under memory pressure. By default the length of
-    ///     data and text, plus 64.
     public convenience init(
         rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }
     ) {

@@ -45,7 +45,6 @@ final class PostgreSQLWorker: Sendable {
 
     var statistics: PostgreSQLHandoffStatistics { state.withLock { $0.statistics } }
 
-    /// Returns the rows of `statement`.
     func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int)
         async throws(TaskHandoffError)
         -> [[String]]
@@ -96,8 +95,7 @@ final class PostgreSQLWorker: Sendable {
     func stop(_ reason: String = "the store is no longer in use") {
         let jobs = state.withLock { state in
             state.isStopped = true
-            defer { state.jobs = [] }
-            return state.jobs
+            return exchange(&state.jobs, [])
         }
         for job in jobs { job.done(error(.unreachable, job.verb, reason)) }
         parker.unpark()

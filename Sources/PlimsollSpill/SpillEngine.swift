@@ -210,8 +210,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     private func begin(_ state: inout State) -> Bool {
-        defer { state.hasThreads = true }
-        return !state.hasThreads
+        return !exchange(&state.hasThreads, true)
     }
 
     /// Stops the threads. Pending look-ups return `unknown`.

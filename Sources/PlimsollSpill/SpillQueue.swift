@@ -15,7 +15,6 @@ struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
         var work: Work
     }
 
-    /// The result of an addition.
     struct Addition {
         /// Values that will not be written: replaced, or dropped as the oldest.
         var gone: [Value] = []

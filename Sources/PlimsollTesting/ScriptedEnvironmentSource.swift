@@ -31,7 +31,6 @@ package final class ScriptedEnvironmentSource: EnvironmentSource {
     /// Sets whether events wait for `collect()` from now on, as events do while a process is frozen.
     package func setSilent(_ isSilent: Bool) { state.withLock { $0.isSilent = isSilent } }
 
-    /// The watched kinds.
     package var watched: Set<EnvironmentChange.Kind> { state.withLock { Set($0.watched.keys) } }
 
     package func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void) {

@@ -127,8 +127,7 @@ public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
         let waiting = state.withLock { state in
             state.isAsleep = true
             guard state.isSettled else { return [] as [CheckedContinuation<Void, Never>] }
-            defer { state.waiting = [] }
-            return state.waiting
+            return exchange(&state.waiting, [])
         }
         for continuation in waiting { continuation.resume() }
         repeat { loop.park(atMost: max(limit, .milliseconds(20))) } while state.withLock { !$0.awake() }

@@ -151,8 +151,7 @@ package final class Alarms: Sendable {
         if startThread("plimsoll-time", { self.run() }) { return }
         let isNew = state.withLock { state in
             state.hasThread = false
-            defer { state.hasTask = true }
-            return !state.hasTask
+            return !exchange(&state.hasTask, true)
         }
         // The process may start no more threads (RLIMIT_NPROC, pids.max). Until one can be started, a task makes
         // the calls.

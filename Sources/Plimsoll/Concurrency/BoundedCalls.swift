@@ -5,7 +5,6 @@ package final class BoundedCalls: Sendable {
     /// A handler to call.
     package typealias Body = @Sendable () async throws -> Void
 
-    /// The outcome of one call.
     package enum Outcome: Sendable, Hashable {
         case done
         case failed(String)

@@ -9,7 +9,6 @@ package struct CircuitBreaker: Sendable {
         package var failures: Int
         /// The first pause.
         package var shortest: Duration
-        /// The longest pause.
         package var longest: Duration
 
         package init(failures: Int = 3, shortest: Duration = .milliseconds(100), longest: Duration = .seconds(30)) {

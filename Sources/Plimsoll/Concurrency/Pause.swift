@@ -11,8 +11,7 @@ package final class Pause: Sendable {
         let continuation = state.withLock { state in
             guard state.outcome == nil else { return nil as CheckedContinuation<Bool, Never>? }
             state.outcome = outcome
-            defer { state.continuation = nil }
-            return state.continuation
+            return exchange(&state.continuation, nil)
         }
         continuation?.resume(returning: outcome)
     }

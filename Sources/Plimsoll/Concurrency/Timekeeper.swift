@@ -12,12 +12,6 @@ package struct Timekeeper: Sendable {
     /// Registers a closure to call after each step of a manual clock; `nil` for real time.
     let onStep: (@Sendable (@escaping @Sendable () -> Void) -> Void)?
 
-    /// Creates a timekeeper that measures time by `clock` since now.
-    package init(_ clock: some Clock<Duration>) {
-        let start = clock.now
-        self.init(elapsed: { start.duration(to: clock.now) })
-    }
-
     /// Creates a timekeeper that reads `elapsed`.
     package init(elapsed: @escaping @Sendable () -> Duration) {
         self.init(elapsed: elapsed, asleep: { .zero }, onStep: nil)

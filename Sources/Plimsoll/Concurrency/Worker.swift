@@ -133,7 +133,6 @@ package enum Thread {
         init(_ run: @escaping @Sendable () -> Void) { self.run = run }
     }
 
-    /// Identifier of the current thread.
     package static var current: UInt { plimsoll_thread_id() }
 }
 

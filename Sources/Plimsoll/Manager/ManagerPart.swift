@@ -143,19 +143,13 @@ final class AdmissionRelay: Sendable {
     /// Sets the level for the parts. Returns true if the delivery worker must apply a change. Allocates nothing.
     func post(_ level: PressureLevel, isQuiescing: Bool) -> Bool {
         let state = State(level: level, isQuiescing: isQuiescing)
-        return posted.withLock { posted in
-            defer { posted = state }
-            return posted != state
-        }
+        return posted.withLock { exchange(&$0, state) != state }
     }
 
     /// Runs on the delivery worker. Returns false if the thread was replaced meanwhile.
     func apply(_ turn: Worker.Turn, time: Timekeeper) -> Bool {
         let state = posted.withLock { $0 }
-        let isNews = applied.withLock { applied in
-            defer { applied = state }
-            return applied != state
-        }
+        let isNews = applied.withLock { exchange(&$0, state) != state }
         guard isNews else { return true }
         return turn.call("quiesce", at: time.elapsed()) {
             joined.forEach { $0.admit(at: state.level, isQuiescing: state.isQuiescing) }

@@ -11,7 +11,6 @@ package final class ManagerParts: Sendable {
     let heartbeat: Heartbeat
     package let alarms: Alarms
     package let tasks: BackgroundTaskRegistry
-    /// The parts that have joined the manager.
     let joined = JoinedParts()
     /// The background tasks of scenes.
     package let sceneTasks: SceneTasks
@@ -44,7 +43,6 @@ package final class ManagerParts: Sendable {
     /// one turn does no harm.
     let isDryRun: Atomic<Bool>
     let published = PublishedLevel()
-    /// Last reading of the loop, and the assessment of that reading.
     let lastTurn = Mutex<(reading: PressureReading, assessment: PressureAssessment)?>(nil)
     let firstTurn = FirstTurn()
     let room = PublishedRoom()

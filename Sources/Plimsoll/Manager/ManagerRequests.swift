@@ -81,8 +81,7 @@ final class StandstillRequest: Sendable {
         return Registration(close: {}) { [weak self] in
             let gone = self?.state.withLock { state in
                 guard state.number == number else { return nil as (@Sendable () -> String?)? }
-                defer { state.ask = nil }
-                return state.ask
+                return exchange(&state.ask, nil)
             }
             withExtendedLifetime(gone) {}
         }

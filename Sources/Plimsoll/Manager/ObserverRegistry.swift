@@ -32,10 +32,7 @@ package final class ObserverRegistry: Sendable {
         }
 
         private func takeUndelivered() -> PressureEvent? {
-            newest.withLock { newest in
-                defer { newest.undelivered = nil }
-                return newest.undelivered
-            }
+            newest.withLock { exchange(&$0.undelivered, nil) }
         }
     }
 
@@ -66,13 +63,10 @@ package final class ObserverRegistry: Sendable {
     }
 
     func remove(_ observer: Observer) {
-        let removed = state.withLock { state in
-            state.observers.firstIndex { $0 === observer }.map { state.observers.remove(at: $0) }
-        }
+        let removed = state.withLock { $0.observers.remove(identicalTo: observer) }
         withExtendedLifetime(removed) {}
     }
 
-    var isEmpty: Bool { state.withLock { $0.observers.isEmpty } }
     var count: Int { state.withLock { $0.observers.count } }
 
     /// Makes `event` the next to be delivered.

@@ -95,10 +95,7 @@ final class FirstTurn: Sendable {
 
     /// Ends the wait: the first turn is over, or there will be none.
     func end() {
-        let bodies = waiting.withLock { waiting in
-            defer { waiting = nil }
-            return waiting
-        }
+        let bodies = waiting.withLock { exchange(&$0, nil) }
         for body in bodies ?? [] { body() }
     }
 }

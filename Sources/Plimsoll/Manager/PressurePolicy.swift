@@ -77,11 +77,9 @@ package struct PressureDecisions: Sendable {
 
     /// One reading, the judgement and the consequences.
     package struct Step: Sendable, Hashable {
-        /// The reading.
         package var reading: PressureReading
         /// The judgement of the reading.
         package var assessment: PressureAssessment
-        /// The actions to perform.
         package var actions: [PressureAction]
         /// The event for observers; `nil` for none.
         package var event: PressureEvent?

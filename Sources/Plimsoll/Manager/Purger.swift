@@ -53,18 +53,12 @@ final class Purger: Sendable {
 
     /// Returns the report of a pass that ended since the last call.
     func takeFinished() -> ActionReport? {
-        state.withLock { state in
-            defer { state.finished = nil }
-            return state.finished
-        }
+        state.withLock { exchange(&$0.finished, nil) }
     }
 
     /// Runs on the purge worker. Returns false if the thread was replaced meanwhile.
     func run(_ turn: Worker.Turn, done: (ActionReport) -> Void) -> Bool {
-        let request = state.withLock { state in
-            defer { state.request = nil }
-            return state.request
-        }
+        let request = state.withLock { exchange(&$0.request, nil) }
         guard let request else { return true }
         if request.lifts { return restrictAll(turn, lift: true) }
 

@@ -108,10 +108,7 @@ public final class ResourceManager: Sendable {
             !hasRun.load(ordering: .relaxed),
             "cannot set the policy because the ResourceManager has run; set the policy before run()")
         if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
-        let former = parts.policy.withLock { current in
-            defer { current = policy }
-            return current
-        }
+        let former = parts.policy.withLock { exchange(&$0, policy) }
         parts.tasks.setLimits(policy.taskLimits)
         if policy.isDryRun != former.isDryRun { isDryRun = policy.isDryRun }
     }

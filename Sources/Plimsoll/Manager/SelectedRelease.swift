@@ -89,7 +89,6 @@ extension ManagerParts {
         return finished
     }
 
-    /// Progress of a background purge.
     private final class BackgroundPurge: Sendable {
         private let state: Mutex<(report: ActionReport, inside: String)>
 

@@ -90,25 +90,18 @@ final class VolatileKeeper: Sendable {
     func takeFindings() -> Findings? {
         state.withLock { state in
             guard state.findings.taken > .zero || state.findings.asked > .zero else { return nil }
-            defer { state.findings = Findings() }
-            return state.findings
+            return exchange(&state.findings, Findings())
         }
     }
 
     /// Takes the effect of the last trim.
     func takeTrim() -> Trim? {
-        state.withLock { state in
-            defer { state.trim = nil }
-            return state.trim
-        }
+        state.withLock { exchange(&$0.trim, nil) }
     }
 
     /// Runs on the purge worker.
     func run(_ turn: Worker.Turn) {
-        let request = state.withLock { state in
-            defer { state.request = nil }
-            return state.request
-        }
+        let request = state.withLock { exchange(&$0.request, nil) }
         guard let request else { return }
         let entries = registry.snapshot, range = registry.volatileRange(of: entries)
         var findings = Findings()

@@ -32,23 +32,13 @@ public enum PressureAction: Sendable, Hashable {
 
     /// True if the action fires on every reading that calls for it, not once an episode: the performer checks further
     /// conditions.
-    var isStanding: Bool {
-        switch self {
-        case .release, .terminate: true
-        case .warn, .quiesce, .expireBackgroundTasks, .suspend, .makeRoom, .noticeDrops: false
-        }
-    }
+    var isStanding: Bool { self == .release || endingGrace != nil }
 
     /// Time to save for an action that ends the process; `nil` for other actions.
     var endingGrace: Duration? { if case .terminate(let grace) = self { grace } else { nil } }
 
     /// True for actions of no level, which the manager performs by itself while memory is idle.
-    var isUpkeep: Bool {
-        switch self {
-        case .makeRoom, .noticeDrops: true
-        case .warn, .release, .quiesce, .expireBackgroundTasks, .suspend, .terminate: false
-        }
-    }
+    var isUpkeep: Bool { self == .makeRoom || self == .noticeDrops }
 
     /// Severity, from 0: a ladder only climbs.
     package var severity: Int {

@@ -69,7 +69,6 @@ public struct PressureEvent: Sendable, Hashable {
 
 /// Decides which changes of level observers are notified of, and numbers them.
 struct Announcer: Sendable {
-    /// The level last announced.
     private(set) var announced = PressureLevel.normal
     /// The number of the last event; reports carry it.
     private(set) var lastID: UInt64 = 0

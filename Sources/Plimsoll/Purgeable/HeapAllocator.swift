@@ -148,7 +148,6 @@ extension HeapAllocator {
         }
     }
 
-    /// Name and version.
     private var title: String { version.map { "\(kind) \($0)" } ?? "\(kind)" }
 }
 

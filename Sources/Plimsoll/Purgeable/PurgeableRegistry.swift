@@ -44,7 +44,6 @@ package final class PurgeableRegistry: Sendable {
             isMetered = declaresHeap || volatile != nil
         }
 
-        /// Reads the rebuild time from the purgeable.
         func readRate() { rate.store((purgeable.rebuildTimePerByte ?? .nan).bitPattern, ordering: .relaxed) }
 
         /// Rebuild time at the last query, in nanoseconds a byte.

@@ -73,7 +73,6 @@ public struct Capabilities: Sendable, Hashable, Codable {
         }
     }
 
-    /// The best support.
     package var support: Support
     /// All signals, live and dead, in the order of processing from the kernel to a level.
     public var signals: [Signal]

@@ -66,7 +66,6 @@ package struct FNV1a: Sendable {
 
     package mutating func add(_ byte: UInt8) { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
 
-    /// Returns the hash of `bytes`.
     package static func hash(_ bytes: some Sequence<UInt8>) -> UInt64 {
         bytes.reduce(into: FNV1a()) { $0.add($1) }.hash
     }

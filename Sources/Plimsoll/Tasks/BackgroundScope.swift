@@ -91,8 +91,7 @@ package final class BackgroundScope: Sendable {
     private func handled() {
         let scope = state.withLock { state in
             state.isHandled = true
-            defer { state.waitingScope = nil }
-            return state.waitingScope
+            return exchange(&state.waitingScope, nil)
         }
         scope?.resume()
     }

@@ -1,6 +1,5 @@
 import Synchronization
 
-/// Expiration of all tasks.
 extension BackgroundTaskRegistry {
     /// Asks every running task to stop: all handlers in parallel, under one deadline (T6). Tasks that have not
     /// ended by then are given up.

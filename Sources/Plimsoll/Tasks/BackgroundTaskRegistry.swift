@@ -72,10 +72,7 @@ package final class BackgroundTaskRegistry: Sendable {
 
     /// Sets new limits, which apply to tasks that begin and allowances that start from now on.
     func setLimits(_ limits: Limits) {
-        let former = currentLimits.withLock { current in
-            defer { current = limits }
-            return current
-        }
+        let former = currentLimits.withLock { exchange(&$0, limits) }
         // May become negative if more tasks run than now allowed: no task begins until enough have ended.
         room.wrappingAdd(limits.capacity - former.capacity, ordering: .relaxed)
     }

@@ -36,8 +36,7 @@ final class BackgroundTaskShard: Sendable {
             count -= 1
             room += 1
             ended += 1
-            defer { record.handler = nil }
-            return record.handler
+            return exchange(&record.handler, nil)
         }
     }
 
@@ -209,9 +208,6 @@ final class BackgroundTaskShard: Sendable {
 
     /// Returns the unused capacity of this shard, and sets the capacity to zero.
     func takeRoom() -> Int {
-        state.withLock { state in
-            defer { state.room = 0 }
-            return state.room
-        }
+        state.withLock { exchange(&$0.room, 0) }
     }
 }

@@ -46,8 +46,7 @@ final class KeptState: Sendable {
                     state.written = target
                     state.problem = problem
                     state.isWriting = false
-                    defer { state.waiting = [] }
-                    return state.waiting
+                    return exchange(&state.waiting, [])
                 }
                 for parker in waiting { parker.unpark() }
             }
@@ -144,8 +143,6 @@ struct KeptBytes {
     }
 
     private init(end bytes: [UInt8]) { self.bytes = bytes }
-
-    var isAtEnd: Bool { position == bytes.count }
 
     mutating func number() throws(Problem) -> Int64 {
         guard bytes.count - position >= 8 else { throw Problem(reason: "the data ends in the middle of a number") }

@@ -206,3 +206,11 @@ public struct HandlerTiming: Sendable, Hashable {
     /// True if the handler had returned.
     public var isFinished = true
 }
+
+/// A flag that is turned on once.
+final class Switch: Sendable {
+    // Released and acquired, so that the work done before `turnOn` is visible.
+    private let flag = Atomic<Bool>(false)
+    func turnOn() { flag.store(true, ordering: .releasing) }
+    var isOn: Bool { flag.load(ordering: .acquiring) }
+}

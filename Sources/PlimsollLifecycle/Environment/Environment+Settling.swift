@@ -94,11 +94,3 @@ extension Environment {
         }
     }
 }
-
-/// A flag that is turned on once.
-final class Switch: Sendable {
-    // Released and acquired, so that the work done before `turnOn` is visible.
-    private let flag = Atomic<Bool>(false)
-    func turnOn() { flag.store(true, ordering: .releasing) }
-    var isOn: Bool { flag.load(ordering: .acquiring) }
-}

@@ -23,9 +23,7 @@ extension Environment {
         let watched = (observer.kinds.isEmpty ? Self.common : observer.kinds).filter { watch.add($0) }
         state.withLock { $0.observers.append(observer) }
         return Registration(observer.gate) { [weak self, weak observer] in
-            let removed = self?.state.withLock { state in
-                state.observers.firstIndex { $0 === observer }.map { state.observers.remove(at: $0) }
-            }
+            let removed = self?.state.withLock { $0.observers.remove(identicalTo: observer) }
             if removed != nil { for kind in watched { self?.watch.remove(kind) } }
         }
     }
@@ -33,9 +31,7 @@ extension Environment {
     func add(_ interceptor: EnvironmentInterceptor) -> Registration {
         state.withLock { $0.interceptors.append(interceptor) }
         return Registration(interceptor.gate) { [weak self, weak interceptor] in
-            let removed = self?.state.withLock { state in
-                state.interceptors.firstIndex { $0 === interceptor }.map { state.interceptors.remove(at: $0) }
-            }
+            let removed = self?.state.withLock { $0.interceptors.remove(identicalTo: interceptor) }
             withExtendedLifetime(removed) {}
         }
     }
@@ -46,9 +42,7 @@ extension Environment {
         derived.invalidate()
         state.withLock { $0.derived.append(derived) }
         return Registration(CallGate()) { [weak self, weak derived] in
-            let removed = self?.state.withLock { state in
-                state.derived.firstIndex { $0 === derived }.map { state.derived.remove(at: $0) }
-            }
+            let removed = self?.state.withLock { $0.derived.remove(identicalTo: derived) }
             if removed != nil { for kind in watched { self?.watch.remove(kind) } }
         }
     }
@@ -59,10 +53,7 @@ extension Environment {
         let isCounted = Mutex(isWatched)
         return Registration(CallGate()) { [weak self] in
             // Removes one watch only once, even if cancelled many times and on many threads.
-            let counted = isCounted.withLock { counted in
-                defer { counted = false }
-                return counted
-            }
+            let counted = isCounted.withLock { exchange(&$0, false) }
             if counted { self?.watch.remove(kind) }
         }
     }

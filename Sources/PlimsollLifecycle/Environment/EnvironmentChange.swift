@@ -69,6 +69,16 @@ extension EnvironmentChange {
     }
 }
 
+extension EnvironmentChange.Kind {
+    /// True if a source may know this kind. Other kinds are only posted.
+    package var isRead: Bool {
+        switch self {
+        case .clock, .timeZone, .day, .locale, .file, .device, .power: true
+        case .limit, .credentials, .protectedData, .custom: false
+        }
+    }
+}
+
 extension EnvironmentChange.Kind: CustomStringConvertible {
     public var description: String {
         switch self {

@@ -60,7 +60,7 @@ final class EnvironmentWatch: Sendable {
     /// Begins to watch `kind`. Returns false if no source knows `kind`. The present value is the baseline for later
     /// changes.
     func add(_ kind: EnvironmentChange.Kind, quiet: Duration? = nil) -> Bool {
-        guard let source, Self.isRead(kind), source.watch(kind) else { return false }
+        guard let source, kind.isRead, source.watch(kind) else { return false }
         let isFirst = state.withLock { state in
             state[kind, default: Interest(quiet: quiet ?? Self.quiet(of: kind))].count += 1
             if let quiet { state[kind]?.quiet = quiet }
@@ -84,14 +84,6 @@ final class EnvironmentWatch: Sendable {
 
     /// Returns the number of watches of `kind`. For tests.
     func count(of kind: EnvironmentChange.Kind) -> Int { state.withLock { $0[kind]?.count ?? 0 } }
-
-    /// Returns true if a source may know `kind`. Other kinds are only posted.
-    private static func isRead(_ kind: EnvironmentChange.Kind) -> Bool {
-        switch kind {
-        case .clock, .timeZone, .day, .locale, .file, .device, .power: true
-        case .limit, .credentials, .protectedData, .custom: false
-        }
-    }
 
     /// Returns the default quiet time. The clock and the date are read at once. Writers of the other kinds may not be
     /// done yet.

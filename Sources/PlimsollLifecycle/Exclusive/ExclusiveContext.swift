@@ -71,7 +71,6 @@ final class ExclusiveContext: Sendable {
 
 /// An error of an exclusive resource that cannot be acquired or used.
 public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The reason for the error.
     enum Reason: Sendable, Hashable {
         /// Another resource of that name is registered.
         case duplicateName
@@ -94,7 +93,6 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
 
     /// Name of the resource.
     public var resource: String
-    /// The reason for the error.
     var reason: Reason
 
     /// True if the process is in the background, or entering the background: try after the return.

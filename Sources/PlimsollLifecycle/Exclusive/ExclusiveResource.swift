@@ -182,8 +182,7 @@ public final class ExclusiveResource: Sendable {
             guard state.turn == turn else { return [] as [CheckedContinuation<Void, Never>] }
             state.uses -= 1
             guard state.uses == 0 else { return [] }
-            defer { state.waiting = [] }
-            return state.waiting
+            return exchange(&state.waiting, [])
         }
         for continuation in waiting { continuation.resume() }
     }
@@ -309,8 +308,7 @@ public final class ExclusiveResource: Sendable {
             guard state.turn == turn, state.phase != .released else { return nil }
             state.turn += 1
             (state.phase, state.uses) = (.stuck, 0)
-            defer { state.waiting = [] }
-            return state.waiting
+            return exchange(&state.waiting, [])
         }
         for continuation in waiting ?? [] { continuation.resume() }
         return waiting != nil

@@ -44,9 +44,7 @@ public final class ExclusiveResources: Sendable {
             resources.append(resource)
         }
         return Registration(CallGate()) { [weak self, weak resource] in
-            let removed = self?.resources.withLock { resources in
-                resources.firstIndex { $0 === resource }.map { resources.remove(at: $0) }
-            }
+            let removed = self?.resources.withLock { $0.remove(identicalTo: resource) }
             withExtendedLifetime(removed) {}
         }
     }

@@ -157,10 +157,8 @@ public struct HandedOffTask: Sendable, Hashable {
 
 /// The failure of a call to a hand-over store.
 public struct TaskHandoffError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The kind of failure.
     package enum Kind: Sendable, Hashable { case unreachable, unanswered, refused, nonsense, lostClaim }
 
-    /// The kind of failure.
     package var kind: Kind
     /// The request, the store, and the reason.
     public var description: String

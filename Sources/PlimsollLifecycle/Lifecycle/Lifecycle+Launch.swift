@@ -38,10 +38,7 @@ extension Lifecycle {
         guard target == .active || target == .background else {
             throw LifecycleError("launch(into: \(target)) leads nowhere; launch into .active or .background")
         }
-        let isSecond = launching.withLock { launching in
-            defer { launching.isExplicit = true }
-            return launching.isExplicit
-        }
+        let isSecond = launching.withLock { exchange(&$0.isExplicit, true) }
         if isSecond {
             throw LifecycleError(
                 "cannot launch(into: \(target)) because the process has launched already; call launch once")

@@ -270,7 +270,6 @@ public final class Lifecycle: Sendable, JoinsManager {
         observers.observe(.warning, name, body)
     }
 
-    /// Creates the background tasks of a scene.
     func makeTasks() -> BackgroundTaskRegistry { sceneTasks.make() }
 
     func newID() -> UInt64 { nextID.wrappingAdd(1, ordering: .relaxed).oldValue }

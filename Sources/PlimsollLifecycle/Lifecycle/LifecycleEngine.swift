@@ -122,8 +122,7 @@ final class LifecycleEngine: Sendable {
                 }
                 state.waiters.append(
                     Waiter(report: LifecycleReport(target: target), began: began, continuation: continuation))
-                defer { state.isBusy = true }
-                return !state.isBusy
+                return !exchange(&state.isBusy, true)
             }
             if starts { start() }
         }
@@ -133,8 +132,7 @@ final class LifecycleEngine: Sendable {
     func gapEnded(_ gap: RunningGap) {
         let starts = state.withLock { state in
             state.gaps.append(gap)
-            defer { state.isBusy = true }
-            return !state.isBusy
+            return !exchange(&state.isBusy, true)
         }
         if starts { start() }
     }

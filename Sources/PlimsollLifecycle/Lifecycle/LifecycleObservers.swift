@@ -50,9 +50,7 @@ final class LifecycleObservers: Sendable {
     func add(_ observer: Observer) -> Registration {
         state.withLock { $0.observers.append(observer) }
         return Registration(close: observer.gate.close) { [weak self] in
-            let removed = self?.state.withLock { state in
-                state.observers.firstIndex { $0 === observer }.map { state.observers.remove(at: $0) }
-            }
+            let removed = self?.state.withLock { $0.observers.remove(identicalTo: observer) }
             withExtendedLifetime(removed) {}
         }
     }
@@ -60,11 +58,7 @@ final class LifecycleObservers: Sendable {
     func add(_ hook: Hook, at occasion: Occasion) -> Registration {
         state.withLock { $0.hooks[occasion.rawValue].append(hook) }
         return Registration(close: hook.gate.close) { [weak self] in
-            let removed = self?.state.withLock { state in
-                state.hooks[occasion.rawValue].firstIndex { $0 === hook }.map {
-                    state.hooks[occasion.rawValue].remove(at: $0)
-                }
-            }
+            let removed = self?.state.withLock { $0.hooks[occasion.rawValue].remove(identicalTo: hook) }
             withExtendedLifetime(removed) {}
         }
     }

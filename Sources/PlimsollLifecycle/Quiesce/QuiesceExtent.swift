@@ -99,9 +99,9 @@ extension QuiesceExtent: CustomStringConvertible {
 
 extension QuiesceExtent {
     /// The extent in one byte, for publication by one atomic store.
-    var bits: UInt8 { profile.rawValue | share.rawValue << 2 | (isHeld ? 16 : 0) }
+    package var bits: UInt8 { profile.rawValue | share.rawValue << 2 | (isHeld ? 16 : 0) }
 
-    init(bits: UInt8) {
+    package init(bits: UInt8) {
         self.init(
             profile: Profile(rawValue: bits & 3) ?? .paused, share: Share(rawValue: bits >> 2 & 3) ?? .least,
             isHeld: bits & 16 != 0)

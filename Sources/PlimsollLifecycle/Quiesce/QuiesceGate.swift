@@ -89,7 +89,6 @@ final class GateSlot: Sendable {
 
 /// Work that a `ConcurrencyLimiter` has not admitted. The work never began.
 public struct AdmissionRefusal: Error, Sendable, Hashable {
-    /// The reason for the refusal.
     package enum Reason: Sendable, Hashable {
         /// The queue of waiting callers was full. The value is the queue's capacity.
         case queueIsFull(mostWaiting: Int)
@@ -103,7 +102,6 @@ public struct AdmissionRefusal: Error, Sendable, Hashable {
 
     /// Name of the limiter.
     public var limiter: String
-    /// The reason for the refusal.
     package var reason: Reason
     /// True if the limiter was paused; false if the wait was too long, or too many callers waited.
     public var isPaused: Bool {

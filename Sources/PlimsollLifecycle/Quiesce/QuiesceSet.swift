@@ -229,7 +229,6 @@ public final class QuiesceSet: Sendable {
     /// Stops all admission until the revocation of credentials has ended.
     func beginRevocation() { change { $0.revocations += 1 } }
 
-    /// Ends one revocation.
     func endRevocation() { change { $0.revocations -= 1 } }
 
     private func change(_ body: (inout QuiesceInputs) -> Void) {

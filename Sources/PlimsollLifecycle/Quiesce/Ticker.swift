@@ -185,8 +185,7 @@ public final class Ticker: Quiescable, WorkingMember {
             let waiting = state.withLock { state in
                 state.isRunning = false
                 state.run = nil
-                defer { state.waiting = [] }
-                return state.waiting
+                return exchange(&state.waiting, [])
             }
             for body in waiting { body() }
         }

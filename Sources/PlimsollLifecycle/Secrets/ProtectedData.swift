@@ -67,9 +67,7 @@ public final class ProtectedData: Sendable {
         let observer = Observer(body)
         state.withLock { $0.observers.append(observer) }
         return Registration(observer.gate) { [weak self] in
-            let removed = self?.state.withLock { state in
-                state.observers.firstIndex { $0 === observer }.map { state.observers.remove(at: $0) }
-            }
+            let removed = self?.state.withLock { $0.observers.remove(identicalTo: observer) }
             withExtendedLifetime(removed) {}
         }
     }
@@ -112,8 +110,7 @@ public final class ProtectedData: Sendable {
     private func notify() {
         guard
             state.withLock({ state in
-                defer { state.isTelling = true }
-                return !state.isTelling
+                return !exchange(&state.isTelling, true)
             })
         else { return }
         while let (isAvailable, observers) = next() {

@@ -35,13 +35,11 @@ final class ScrubSet: Sendable {
         let hook = Hook(name, body)
         hooks.withLock { $0.append(hook) }
         return Registration(hook.gate) { [weak self, weak hook] in
-            let removed = self?.hooks.withLock { hooks in hooks.firstIndex { $0 === hook }.map { hooks.remove(at: $0) }
-            }
+            let removed = self?.hooks.withLock { $0.remove(identicalTo: hook) }
             withExtendedLifetime(removed) {}
         }
     }
 
-    /// The report of the last run.
     var last: ScrubReport? { lastReport.withLock { $0 } }
 
     /// Runs every hook, then wipes the secrets. Blocks until that is done, or as long as `budget`.
@@ -73,24 +71,17 @@ final class ScrubSet: Sendable {
     private func awaitLeaving(_ secrets: [Secret], _ parker: Parker, within budget: Duration) -> [Secret] {
         var left = secrets.filter(\.isInUse)
         guard !left.isEmpty, budget > .zero else { return left }
-        let isOver = Flag()
+        let isOver = Switch()
         let alarm = alarms.set(.deadline, after: budget) {
-            isOver.raise()
+            isOver.turnOn()
             parker.unpark()
         }
-        while !left.isEmpty, !isOver.isRaised {
+        while !left.isEmpty, !isOver.isOn {
             alarms.wait(on: parker)
             left = left.filter(\.isInUse)
         }
         alarm.cancel()
         return left
-    }
-
-    private final class Flag: Sendable {
-        // Relaxed: the flag guards no other data. The parker's mutex orders the store before the load.
-        private let raised = Atomic<Bool>(false)
-        var isRaised: Bool { raised.load(ordering: .relaxed) }
-        func raise() { raised.store(true, ordering: .relaxed) }
     }
 }
 
@@ -102,7 +93,6 @@ extension ScrubSet.Hook {
 
 /// The result of a scrub, or of a revocation of credentials: data erased, and data left.
 public struct ScrubReport: Sendable, Hashable {
-    /// The reason for a scrub.
     package enum Reason: String, Sendable, Hashable {
         /// The process goes to the background, from which it may be frozen without notice.
         case background
@@ -117,7 +107,6 @@ public struct ScrubReport: Sendable, Hashable {
         case revocation
     }
 
-    /// The reason for the scrub.
     package var reason: Reason
     /// The revoked tag; `nil` for a scrub.
     public var tag: String?

@@ -217,8 +217,7 @@ public final class Secret: Sendable {
     private func erase(_ state: inout State) -> [Parker] {
         slot.wipe()
         (state.isFilled, state.isCondemned) = (false, false)
-        defer { state.waiting = [] }
-        return state.waiting
+        return exchange(&state.waiting, [])
     }
 
     /// Has `fill` write the bytes anew: after a wipe, or to replace the secret by another of the same length.

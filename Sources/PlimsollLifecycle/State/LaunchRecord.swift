@@ -64,12 +64,9 @@ struct LaunchRecord: Hashable {
         [1, phase.rawValue, isClean ? 1 : 0, 0] + (0..<4).map { UInt8(truncatingIfNeeded: failures >> (8 * $0)) }
     }
 
-    init(phase: Phase, failures: UInt32 = 0, isClean: Bool = false) {
-        self.phase = phase
-        self.failures = failures
-        self.isClean = isClean
-    }
+}
 
+extension LaunchRecord {
     init?(_ bytes: [UInt8]) {
         guard bytes.count == 8, bytes[0] == 1, let phase = Phase(rawValue: bytes[1]), bytes[2] <= 1 else { return nil }
         self.init(

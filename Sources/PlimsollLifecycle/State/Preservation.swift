@@ -59,9 +59,7 @@ final class Preservation: Sendable {
 
     /// Removes the item of a scene that has ended, or that preserves its state elsewhere.
     func remove(scene item: PreservedItem) {
-        let removed = state.withLock { state in
-            state.scenes.firstIndex { $0 === item }.map { state.scenes.remove(at: $0) }
-        }
+        let removed = state.withLock { $0.scenes.remove(identicalTo: item) }
         withExtendedLifetime(removed) {}
     }
 
@@ -154,11 +152,6 @@ final class Preservation: Sendable {
                         "the save did not finish within \(limit); the state saved before stays in effect until it does")
             }
         }
-    }
-
-    /// Saves all changed state by a deadline in running time, as given by `Heartbeat.running`.
-    func checkpoint(by deadline: Duration) -> [PreservationFailure] {
-        checkpoint(within: deadline - alarms.heartbeat.running)
     }
 
     /// Releases from all stores the resources that a frozen process must not hold (C48). Call after the last

@@ -35,14 +35,15 @@ public final class Preserved: Sendable {
             throw PreservationFailure(
                 name: name, reason: "checkpoint() was called from within its own snapshot; call it elsewhere")
         }
-        let parker = Parker()
-        let ending = SavedEnd()
+        let parker = Parker(), end = Mutex<Result<Void, any Error>?>(nil)
         item.save { failure in
-            ending.finish(failure)
+            end.withLock { $0 = failure.map { .failure($0) } ?? .success(()) }
             parker.unpark()
         }
-        while !ending.isFinished { parker.park() }
-        if let failure = ending.failure { throw failure }
+        while true {
+            if let result = end.withLock({ $0 }) { return try result.get() }
+            parker.park()
+        }
     }
 
     /// Restores this state alone now; `nil` if that was done at launch or by an earlier call. Blocks while reading.
@@ -53,13 +54,5 @@ public final class Preserved: Sendable {
     public func cancel() {
         remove(item)
         item.cancel()
-    }
-
-    private final class SavedEnd: Sendable {
-        private let state = Mutex<(isFinished: Bool, failure: (any Error)?)>((false, nil))
-
-        var isFinished: Bool { state.withLock { $0.isFinished } }
-        var failure: (any Error)? { state.withLock { $0.failure } }
-        func finish(_ failure: (any Error)?) { state.withLock { $0 = (true, failure) } }
     }
 }

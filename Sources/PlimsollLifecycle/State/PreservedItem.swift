@@ -82,10 +82,7 @@ final class PreservedItem: Sendable {
 
     /// Ends all calls into the application. Waits for a call in progress, except from within that call.
     func cancel() {
-        let closures = state.withLock { state in
-            defer { state.closures = nil }
-            return state.closures
-        }
+        let closures = state.withLock { exchange(&$0.closures, nil) }
         gate.close()
         // The closures may hold the last reference to an object of the application, which is released here, outside
         // the lock.
@@ -186,8 +183,7 @@ final class PreservedItem: Sendable {
     func save(_ done: @escaping Done) {
         let begins = state.withLock { state in
             state.waiting.append(done)
-            defer { state.isSaving = true }
-            return !state.isSaving
+            return !exchange(&state.isSaving, true)
         }
         if begins { takeTurn() }
     }
@@ -201,8 +197,7 @@ final class PreservedItem: Sendable {
     private func takeTurn() {
         let round = state.withLock { state in
             state.saver = Thread.current
-            defer { state.waiting = [] }
-            return state.waiting
+            return exchange(&state.waiting, [])
         }
         var failure: (any Error)?
         do { try write() } catch { failure = error }

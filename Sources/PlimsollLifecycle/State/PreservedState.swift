@@ -102,7 +102,6 @@ public struct RestoreOutcome: Sendable, Hashable {
     package struct Item: Sendable, Hashable {
         /// The name given to `preserve`.
         package var name: String
-        /// The result for that name.
         package var result: Result
     }
 

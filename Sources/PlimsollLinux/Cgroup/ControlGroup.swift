@@ -19,7 +19,6 @@ package struct ControlGroup: Equatable, Sendable {
 
     /// The generation that has the memory controller.
     package var version: Version
-    /// The group of the memory controller.
     package var memory: GroupPlace
     /// True if an operation failed that may succeed next time.
     package var isUncertain = false
@@ -160,7 +159,6 @@ package struct Membership: Equatable, Sendable {
 
 /// The mounts of the cgroup hierarchies, from `/proc/self/mountinfo`.
 package struct MountTable: Equatable, Sendable {
-    /// One mount of a hierarchy.
     package struct Mount: Equatable, Sendable {
         /// The group visible at `point`, as a path from the root of our cgroup namespace: `/..` is above.
         package var root: String

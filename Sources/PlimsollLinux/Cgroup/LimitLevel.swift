@@ -40,7 +40,6 @@ final class LimitLevel {
     var limit: Int { min(maximum, high) }
     var isFinite: Bool { limit != KernelText.unlimited }
     var boundary: PressureReading.Boundary { high < maximum ? .high : .maximum }
-    /// The file of the tighter limit.
     var limitFile: KernelFile { high < maximum ? highFile ?? maximumFile : maximumFile }
 
     /// True if `memory.high` leaves room for throttling below the hard limit. Then crossing `memory.high` is slow, and

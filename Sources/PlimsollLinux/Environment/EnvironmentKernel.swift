@@ -50,12 +50,6 @@ package struct FileDetails: Sendable, Equatable {
     package var modified: Duration
     package static let missing = FileDetails(kind: .missing, size: 0, modified: .zero)
     package static let unreachable = FileDetails(kind: .unreachable, size: 0, modified: .zero)
-
-    package init(kind: Kind, size: Int, modified: Duration) {
-        self.kind = kind
-        self.size = size
-        self.modified = modified
-    }
 }
 
 extension HostKernel: EnvironmentKernel {

@@ -53,7 +53,7 @@ final class LinuxEnvironment: EnvironmentSource {
     func start(_ sink: @escaping Sink) { state.withLock { $0.sink = sink } }
 
     func watch(_ kind: Kind) -> Bool {
-        guard !isForked, Self.isKnown(kind) else { return false }
+        guard !isForked, kind.isRead else { return false }
         let now = now
         let (starts, wakeup): (Bool, Wakeup?) = state.withLock { state in
             state.counts[kind, default: 0] += 1
@@ -91,13 +91,6 @@ final class LinuxEnvironment: EnvironmentSource {
         if !isForked { receive(asked: true) }
     }
 
-    private static func isKnown(_ kind: Kind) -> Bool {
-        switch kind {
-        case .clock, .day, .timeZone, .locale, .file, .device, .power: true
-        case .limit, .credentials, .protectedData, .custom: false
-        }
-    }
-
     private static func isDevice(_ kind: Kind) -> Bool {
         if case .device = kind { return true }
         return kind == .power
@@ -120,13 +113,7 @@ final class LinuxEnvironment: EnvironmentSource {
             let ready = kernel.wait(for: files, nanoseconds: wait.inNanoseconds)
             // The kernel refuses to wait: sleep rather than spin.
             if ready < 0 { usleep(10_000) }
-            if let wakeup = state.withLock({ $0.wakeup }) {
-                if files[0].revents == 0 {
-                    _ = wakeup.take()
-                } else if !wakeup.handle(files[0].revents) {
-                    wakeup.repair()
-                }
-            }
+            state.withLock({ $0.wakeup })?.waited(files[0].revents)
             receive(asked: false)
         }
     }

@@ -38,7 +38,6 @@ struct PathWatches {
     var isEmpty: Bool { paths.isEmpty }
     var kinds: [Kind] { Array(paths.keys) }
 
-    /// Watches all of `paths` for `kind` from now on.
     mutating func add(_ kind: Kind, _ paths: [String], at now: Duration) {
         self.paths[kind] = paths
         follow(kind, at: now)
@@ -227,7 +226,7 @@ struct FileEvent: Equatable {
     static let modified: UInt32 = 0x2, attributes: UInt32 = 0x4, written: UInt32 = 0x8
     static let movedFrom: UInt32 = 0x40, movedTo: UInt32 = 0x80, created: UInt32 = 0x100, deleted: UInt32 = 0x200
     static let selfDeleted: UInt32 = 0x400, selfMoved: UInt32 = 0x800
-    static let unmounted: UInt32 = 0x2000, overflow: UInt32 = 0x4000, ignored: UInt32 = 0x8000
+    static let overflow: UInt32 = 0x4000, ignored: UInt32 = 0x8000
     static let onlyDirectories: UInt32 = 0x0100_0000, addMask: UInt32 = 0x2000_0000
 
     /// Events of a directory on the way to the file: the directory itself is moved or deleted.

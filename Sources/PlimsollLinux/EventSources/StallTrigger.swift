@@ -15,7 +15,9 @@ struct StallThreshold: Equatable {
     static let quick = StallThreshold(stall: 50_000, window: 500_000)
     /// A tenth of two seconds: the shortest window without `CAP_SYS_RESOURCE`. Events come after 0.1 to 3.4 s.
     static let slow = StallThreshold(stall: 200_000, window: 2_000_000)
+}
 
+extension StallThreshold {
     /// Parses `some 200000 2000000`, with or without a terminator; returns `nil` for anything else.
     init?(_ text: Span<UInt8>) {
         guard text.count > 5 else { return nil }
@@ -37,11 +39,6 @@ struct StallThreshold: Equatable {
         self.stall = Int(clamping: stall)
         self.window = Int(clamping: window)
     }
-
-    init(stall: Int, window: Int) {
-        self.stall = stall
-        self.window = window
-    }
 }
 
 /// Accepts a stall event only if the total has grown by the threshold (K5).
@@ -53,10 +50,7 @@ struct StallConfirmation {
     var threshold = Duration.zero
     private var baseline: Duration?
 
-    init(isFull: Bool = false, threshold: Duration = .zero) {
-        self.isFull = isFull
-        self.threshold = threshold
-    }
+    init(isFull: Bool = false, threshold: Duration = .zero) { (self.isFull, self.threshold) = (isFull, threshold) }
 
     mutating func confirms(_ totals: PressureReading.StallTotals?) -> Bool {
         guard let totals else { return false }

@@ -49,7 +49,6 @@ final class StallWatch {
         trigger = found.map { StallTrigger($0.path, kernel) }
     }
 
-    /// The path of the file in use.
     var path: String? { file?.path }
     var isLive: Bool { totals != nil }
 

@@ -67,6 +67,16 @@ final class Wakeup: Sendable {
         return false
     }
 
+    /// Clears the wake-up after a wait in which the eventfd had these conditions, and replaces a broken eventfd. On the
+    /// waiting thread.
+    func waited(_ conditions: Int16) {
+        if conditions == 0 {
+            _ = take()
+        } else if !handle(conditions) {
+            repair()
+        }
+    }
+
     /// Makes the eventfd if there is none. On the waiting thread.
     ///
     /// - Returns: true if there was a wake-up since the last time; then there is nothing to wait for.

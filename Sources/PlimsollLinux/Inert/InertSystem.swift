@@ -85,7 +85,6 @@ public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConver
 package struct ServiceManager: Sendable {
     package let watchdogInterval: Duration? = nil
 
-    /// Returns `nil`.
     package init?() throws(ServiceManagerError) { return nil }
 
     package func tell(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {}
@@ -98,12 +97,10 @@ package struct ServiceManagerError: Error, Sendable, Hashable, CustomStringConve
 
 /// A store at the service manager of systemd, which is never there on this system.
 public final class ServiceManagerStateStore: StateStore {
-    /// Returns `nil`.
     public init?() throws { return nil }
 
     /// Throws the reason.
     public func write(_ name: String, _ bytes: [UInt8]) throws { throw ServiceManagerError() }
-    /// Returns `nil`.
     public func read(_ name: String) throws -> [UInt8]? { nil }
     /// Does nothing.
     public func remove(_ name: String) throws {}

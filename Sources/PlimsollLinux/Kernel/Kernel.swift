@@ -44,7 +44,6 @@ package protocol Kernel: Sendable {
     var processID: Int32 { get }
 }
 
-/// The access with which a file is opened.
 package enum FileAccess: Sendable { case reading, writing, both }
 
 /// The type of the file at a path.
@@ -58,7 +57,6 @@ package enum FileStatus: Sendable, Equatable {
     /// The file can't be reached, for this errno.
     case failed(Int32)
 
-    /// The file systems distinguished.
     package enum FileSystem: Sendable { case cgroup2, proc, other }
 }
 

@@ -69,8 +69,7 @@ public final class ServiceManagerStateStore: StateStore {
             let before = try state.withLock { state in
                 let generation = (state[name]?.generation ?? 0) + 1
                 try serviceManager.tell("FDSTORE=1", "FDNAME=\(Self.label(name, generation))", descriptors: [file])
-                defer { state[name] = Kept(generation: generation, file: file) }
-                return state[name]
+                return exchange(&state[name], Kept(generation: generation, file: file))
             }
             if let before { letGo(name, before) }
         } catch {

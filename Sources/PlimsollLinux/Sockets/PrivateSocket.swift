@@ -28,7 +28,6 @@ package final class PrivateSocket: Sendable {
         package init(process: Int32, user: UInt32) { (self.process, self.user) = (process, user) }
     }
 
-    /// Listens at `path`.
     package init(at path: String) throws(PrivateSocketError) {
         try Self.check(path)
         self.path = path

@@ -12,7 +12,6 @@ final class CgroupReader {
 
     private(set) var group: ControlGroup
     private(set) var chain: LimitChain
-    /// The level with the smallest limit.
     private(set) var tightest: LimitLevel?
     let machine: Machine
     var machineMemory: MachineMemory?

@@ -55,7 +55,9 @@ public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConver
     }
 
     private var text: String { String(cString: strerror(number)) }
+}
 
+extension FileStateStoreError {
     init(_ reason: Reason, _ path: String, consequence: String = "") {
         self.init(reason: reason, call: "", path: path, number: 0, consequence: consequence)
     }
@@ -73,14 +75,6 @@ public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConver
             default: .other
             }
         self.init(reason: reason, call: call, path: path, number: number, consequence: consequence)
-    }
-
-    private init(reason: Reason, call: String, path: String, number: Int32, consequence: String) {
-        self.reason = reason
-        self.call = call
-        self.path = path
-        self.number = number
-        self.consequence = consequence
     }
 }
 

@@ -21,15 +21,9 @@ extension StateDirectory {
         let file = kernel.open(new, .replacing)
         if file < 0 { throw FileStateStoreError("open", new, number: -file, consequence: unharmed) }
         var failure = fill(file, new, head, at: 0) ?? fill(file, new, bytes, at: head.count)
-        if failure == nil {
-            let result = kernel.synchronize(file)
-            if result < 0 { failure = FileStateStoreError("fsync", new, number: -result) }
-        }
+        failure = failure ?? problem(kernel.synchronize(file), "fsync", new)
         kernel.close(file)
-        if failure == nil {
-            let result = kernel.rename(new, to: path)
-            if result < 0 { failure = FileStateStoreError("rename", new, number: -result) }
-        }
+        failure = failure ?? problem(kernel.rename(new, to: path), "rename", new)
         if var failure {
             _ = kernel.unlink(new)
             failure.consequence = unharmed
@@ -48,15 +42,9 @@ extension StateDirectory {
         if file < 0 { throw FileStateStoreError("open", path, number: -file, consequence: unharmed) }
         defer { kernel.close(file) }
         if tail.isTorn {
-            let result = kernel.truncate(file, to: tail.end)
-            if result < 0 { throw FileStateStoreError("ftruncate", path, number: -result, consequence: unharmed) }
+            if let problem = problem(kernel.truncate(file, to: tail.end), "ftruncate", path, unharmed) { throw problem }
         }
-        var failure = fill(file, path, record, at: tail.end)
-        if failure == nil {
-            let result = kernel.synchronize(file)
-            if result < 0 { failure = FileStateStoreError("fsync", path, number: -result) }
-        }
-        if var failure {
+        if var failure = fill(file, path, record, at: tail.end) ?? problem(kernel.synchronize(file), "fsync", path) {
             let isCut = kernel.truncate(file, to: tail.end) >= 0
             failure.consequence =
                 isCut ? unharmed : "the change may or may not be stored; the next checkpoint writes the whole state"
@@ -67,6 +55,13 @@ extension StateDirectory {
         grown.count += 1
         grown.isTorn = false
         return grown
+    }
+
+    /// Returns the error of a call that returned a negative errno.
+    private func problem(_ result: Int32, _ call: String, _ path: String, _ consequence: String = "")
+        -> FileStateStoreError?
+    {
+        result < 0 ? FileStateStoreError(call, path, number: -result, consequence: consequence) : nil
     }
 
     private func fill(_ file: Int32, _ path: String, _ bytes: [UInt8], at offset: Int) -> FileStateStoreError? {
@@ -87,8 +82,7 @@ extension StateDirectory {
         let file = kernel.open(path, .directory)
         if file < 0 { throw FileStateStoreError("open", path, number: -file, consequence: consequence) }
         defer { kernel.close(file) }
-        let result = kernel.synchronize(file)
-        if result < 0 { throw FileStateStoreError("fsync", path, number: -result, consequence: consequence) }
+        if let problem = problem(kernel.synchronize(file), "fsync", path, consequence) { throw problem }
     }
 
     // MARK: - Reading

@@ -52,10 +52,7 @@ package final class StateDirectory: Sendable {
     deinit { closeLock() }
 
     private func closeLock() {
-        let lock = session.withLock { session in
-            defer { session = nil }
-            return session
-        }
+        let lock = session.withLock { exchange(&$0, nil) }
         guard let lock else { return }
         kernel.unlock(lock)
         kernel.close(lock)
@@ -250,7 +247,6 @@ struct StateFileName: Hashable {
         escaped = String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The file that holds the state.
     var file: String { escaped + Self.stateEnding }
     /// The file that is written first and then renamed to `file`.
     var new: String { escaped + Self.newEnding }

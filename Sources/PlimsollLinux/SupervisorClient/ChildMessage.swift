@@ -30,6 +30,23 @@ package enum ChildMessage: Sendable, Hashable {
         case suspendedReady = "suspended-ready"
     }
 
+    /// The kind of a message. The last message of a kind replaces earlier ones.
+    package enum Kind: Sendable { case hello, state, tasks, caches, saved, locks, keepAlive, suspend, bye }
+
+    package var kind: Kind {
+        switch self {
+        case .hello: .hello
+        case .state: .state
+        case .tasks: .tasks
+        case .caches: .caches
+        case .saved: .saved
+        case .locks: .locks
+        case .keepAlive: .keepAlive
+        case .suspend: .suspend
+        case .bye: .bye
+        }
+    }
+
     /// Returns the line with sequence number `sequence`, newline included.
     package func encoded(_ sequence: UInt64) -> [UInt8] { line(sequence).encoded }
 

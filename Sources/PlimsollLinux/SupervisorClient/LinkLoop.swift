@@ -150,10 +150,7 @@ final class LinkLoop: Sendable {
     /// Sends new messages, as far as there is room; the rest stays new for the next time.
     private func send(_ stream: inout LineStream, _ diff: inout LinkStateDiff) {
         // Only tasks that came before the state is read. They resume even if the supervisor does not read.
-        let waiting = state.withLock { state in
-            defer { state.waiting = [] }
-            return state.waiting
-        }
+        let waiting = state.withLock { exchange(&$0.waiting, []) }
         defer { for done in waiting { done.resume() } }
         guard stream.flush() else { return }
         let sight = orders.read()
@@ -238,11 +235,7 @@ extension LinkLoop {
             let limit = wakeup.file < 0 ? min(limit, .milliseconds(50)) : limit
             let ready = kernel.wait(for: files, nanoseconds: max(0, limit.inNanoseconds))
             if ready < 0 { usleep(10_000) }  // No memory for a wait: sleep rather than spin.
-            if files[0].revents == 0 {
-                _ = wakeup.take()
-            } else if !wakeup.handle(files[0].revents) {
-                wakeup.repair()
-            }
+            wakeup.waited(files[0].revents)
             return ready > 0 && files[1].revents != 0
         }
     }

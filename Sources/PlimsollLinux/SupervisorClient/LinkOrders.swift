@@ -78,8 +78,7 @@ final class LinkOrders: Sendable {
     private func release(_ bytes: ByteCount, _ done: @escaping @Sendable () -> Void) {
         let begins = state.withLock { state in
             state.wanted = max(state.wanted ?? .zero, bytes)
-            defer { state.isReleasing = true }
-            return !state.isReleasing
+            return !exchange(&state.isReleasing, true)
         }
         guard begins else { return }
         manager.lifecycle.runAside { [self] in
@@ -174,16 +173,14 @@ final class LinkOrders: Sendable {
 
 /// The messages last sent to the supervisor, to find out which ones are new. A value type.
 struct LinkStateDiff: Sendable {
-    private enum Kind: Hashable { case state, tasks, caches, saved, locks, other }
-
-    private var sent: [Kind: ChildMessage] = [:]
+    private var sent: [ChildMessage.Kind: ChildMessage] = [:]
 
     /// Smallest change of a cache size that is sent: a sixteenth, and at least a mebibyte.
     private static let leastChange = ByteCount.mebibytes(1)
 
     /// Returns true if `message` is new to the supervisor.
     func isChange(_ message: ChildMessage) -> Bool {
-        guard let last = sent[Self.kind(of: message)] else { return true }
+        guard let last = sent[message.kind] else { return true }
         switch (last, message) {
         // The remaining time runs by itself. Only the start of a limit counts as a change.
         case (.tasks(let before, let last), .tasks(let now, let next)):
@@ -194,7 +191,7 @@ struct LinkStateDiff: Sendable {
         }
     }
 
-    mutating func wasSent(_ message: ChildMessage) { sent[Self.kind(of: message)] = message }
+    mutating func wasSent(_ message: ChildMessage) { sent[message.kind] = message }
 
     /// Forces `saved` to be sent again, even if unchanged, because the supervisor waits for an answer.
     mutating func forgetSaved() { sent[.saved] = nil }
@@ -202,17 +199,6 @@ struct LinkStateDiff: Sendable {
     private static func differ(_ before: ByteCount, _ now: ByteCount) -> Bool {
         if (before == .zero) != (now == .zero) { return true }
         return max(before, now) - min(before, now) >= max(leastChange, before * (1.0 / 16))
-    }
-
-    private static func kind(of message: ChildMessage) -> Kind {
-        switch message {
-        case .state: .state
-        case .tasks: .tasks
-        case .caches: .caches
-        case .saved: .saved
-        case .locks: .locks
-        case .hello, .keepAlive, .suspend, .bye: .other
-        }
     }
 }
 #endif

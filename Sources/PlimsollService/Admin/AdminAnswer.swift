@@ -21,7 +21,6 @@ package struct AdminAnswer: Sendable, Hashable, Codable {
     package var endpoint: AdminEndpoint.Counts?
     /// For `caches`: all registered purgeables, in the order in which they are asked to release memory.
     package var caches: [HolderStatus]?
-    /// For `tasks`.
     package var tasks: TasksStatus?
     /// For `explain`: one sentence about the state of memory and one for each purgeable that does not respond. One
     /// sentence for each action follows, oldest first.

@@ -5,7 +5,6 @@ import PlimsollLinux
 
 /// A connection to an admin endpoint. Blocking. Not thread-safe.
 package final class AdminClient {
-    /// The path of the socket.
     package let path: String
     /// The process of the endpoint, as reported by the kernel.
     package let process: Int32
@@ -46,7 +45,6 @@ package final class AdminClient {
         return try nextLine()
     }
 
-    /// Decodes the answer in a line.
     package func decode(_ line: String) throws(AdminError) -> AdminAnswer {
         do { return try json.answer(line.utf8) } catch {
             throw AdminError(
@@ -56,7 +54,6 @@ package final class AdminClient {
         }
     }
 
-    /// Sends raw bytes.
     package func send(_ bytes: [UInt8]) throws(AdminError) {
         var rest = bytes[...]
         while !rest.isEmpty {

@@ -18,7 +18,6 @@ import Synchronization
 public final class AdminEndpoint: Sendable {
     /// Counts of requests and their outcomes, since the endpoint was created. Monotonic.
     package struct Counts: Sendable, Hashable, Codable {
-        /// Connections accepted.
         package var connections = 0
         /// Lines that were valid requests, regardless of the answer.
         package var requests = 0

@@ -45,7 +45,6 @@ package enum AdminPath {
 
 /// An error of an admin endpoint that cannot start or cannot be reached.
 public struct AdminError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The kind of failure.
     package enum Kind: Sendable, Hashable {
         /// There is no path, or the path is not valid for a socket.
         case path

@@ -4,7 +4,6 @@
 ///
 /// A key that the command does not take is an error. A misspelled `bytes` must not purge everything.
 package struct AdminRequest: Sendable, Hashable, Codable {
-    /// The command of a request.
     package enum Command: String, Sendable, Hashable, Codable, CaseIterable {
         /// Returns the complete status of the manager.
         case status

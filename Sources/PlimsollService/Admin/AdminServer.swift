@@ -83,10 +83,7 @@ final class AdminServer: Sendable {
 
     /// Removes and returns the answers of the changes finished since the last call.
     func takeFinished() -> [(connection: UInt64, line: [UInt8])] {
-        finished.withLock { finished in
-            defer { finished = [] }
-            return finished
-        }
+        finished.withLock { exchange(&$0, []) }
     }
 }
 #endif

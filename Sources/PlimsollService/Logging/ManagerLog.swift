@@ -143,10 +143,7 @@ final class ManagerLog: Sendable {
 
     /// Logs that the service manager could not be notified. The same reason is logged only once in a row.
     func cannotNotify(_ error: ServiceManagerError) {
-        let isNews = unreported.withLock { last in
-            defer { last = error.description }
-            return last != error.description
-        }
+        let isNews = unreported.withLock { exchange(&$0, error.description) != error.description }
         if isNews { cannot("notify the service manager", "\(error)") }
     }
 

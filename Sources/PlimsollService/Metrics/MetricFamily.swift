@@ -65,7 +65,6 @@ extension ManagerStatus {
 
 /// Renders a manager's status in Prometheus' text format, version 0.0.4.
 package enum PrometheusText {
-    /// The `Content-Type` of the text.
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
     /// Returns all families of `status`, one after the other. Renders on the caller's thread.

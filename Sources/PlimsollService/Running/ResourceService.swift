@@ -182,8 +182,7 @@ public final class ResourceService: Service, CustomStringConvertible {
     private func callOffLooks() {
         let looks = state.withLock { state in
             state.isOver = true
-            defer { state.looks = [] }
-            return state.looks
+            return exchange(&state.looks, [])
         }
         for callOff in looks { callOff() }
     }

@@ -99,7 +99,6 @@ final class ServiceManagerLink: Sendable {
     /// Calls `problem` with the failure of `body`. `problem` is code of the caller, so no lock is held.
     private func complaining(_ body: () -> ServiceManagerError?) { if let failure = body() { problem(failure) } }
 
-    /// The status line.
     private var line: String {
         // Reads only the parts of the status that call no purgeable: this runs each second.
         let lifecycle = manager.lifecycle, tasks = manager.tasksStatus

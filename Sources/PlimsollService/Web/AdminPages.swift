@@ -34,7 +34,6 @@ public struct AdminPages: Sendable {
     /// port. Names of the setting `admin.hosts` are added.
     public var hosts: [String]
 
-    /// The pages.
     package enum Page: String, Sendable, CaseIterable {
         case health = "/healthz"
         case readiness = "/readyz"

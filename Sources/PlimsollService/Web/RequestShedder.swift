@@ -27,7 +27,7 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     // Loads of `published` are relaxed: a decision that reads an extent while the extent changes admits one request
     // under the old extent. A change of `published` or `running` that can free a place is sequentially consistent,
     // like the count of waiters: either the thread that changes it sees a waiter, or that waiter sees the free place.
-    private let published = Atomic<UInt16>(ExtentWord.open)
+    private let published = Atomic<UInt8>(RequestShedder.open)
     private let running = Atomic<Int>(0)
     /// Peak concurrency since memory became plentiful.
     private let peak = Atomic<Int>(0)
@@ -39,6 +39,8 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     private let episodes = ShedEpisodes()
     private let elapsed: @Sendable () -> Duration
 
+    /// The bits of the extent `open`.
+    private static let open: UInt8 = 0
     /// Minimum of `usual`: below this concurrency, the number of requests is not the cause of the memory use.
     private static let leastUsual = 8
 
@@ -113,7 +115,7 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
             return nil
         }
         // A limit unrelated to memory queues no request, and a held process admits no work.
-        if bits != ExtentWord.open, mayWait(priority, bits, reason), !isExempt() {
+        if bits != Self.open, mayWait(priority, bits, reason), !isExempt() {
             let isAdmitted = await queue.wait(priority, atMost: policy.patience) { [self] in
                 reserve(priority, lane, published.load(ordering: .relaxed), isWaiting: true) == nil
             }
@@ -127,8 +129,8 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
 
     /// Returns true if waiting can help. A thinned-out request must not wait: a later admission would take the place
     /// of other requests.
-    private func mayWait(_ priority: RequestPriority, _ bits: UInt16, _ reason: RequestRefusal.Reason) -> Bool {
-        guard policy.patience > .zero, let row = ExtentWord.row(bits) else { return false }
+    private func mayWait(_ priority: RequestPriority, _ bits: UInt8, _ reason: RequestRefusal.Reason) -> Bool {
+        guard policy.patience > .zero, let row = QuiesceExtent(bits: bits).row else { return false }
         switch reason {
         case .concurrency: return true
         case .arrivals: return terms[row * 3 + Int(priority.rawValue)].threshold == 0
@@ -161,12 +163,12 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     /// Reserves a place for a request, or returns the reason for a refusal.
     ///
     /// - Parameter isWaiting: true for a request that waits already and so was not thinned out on arrival.
-    private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt16, isWaiting: Bool = false)
+    private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt8, isWaiting: Bool = false)
         -> RequestRefusal.Reason?
     {
         var most = policy.limit ?? .max
-        if bits != ExtentWord.open {
-            guard let row = ExtentWord.row(bits) else { return .paused }
+        if bits != Self.open {
+            guard let row = QuiesceExtent(bits: bits).row else { return .paused }
             let terms = terms[row * 3 + Int(priority.rawValue)]
             if let threshold = terms.threshold, !isWaiting || threshold == 0 {
                 let number = lane.arrivals.add(1, ordering: .relaxed).oldValue
@@ -181,12 +183,12 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
             running.subtract(1, ordering: .relaxed)
             return .concurrency
         }
-        if bits == ExtentWord.open, now > peak.load(ordering: .relaxed) { peak.max(now, ordering: .relaxed) }
+        if bits == Self.open, now > peak.load(ordering: .relaxed) { peak.max(now, ordering: .relaxed) }
         return nil
     }
 
     private func refuse(
-        _ priority: RequestPriority, _ lane: Lane, _ bits: UInt16, _ reason: RequestRefusal.Reason,
+        _ priority: RequestPriority, _ lane: Lane, _ bits: UInt8, _ reason: RequestRefusal.Reason,
         _ isExempt: () -> Bool
     ) -> RequestRefusal? {
         if isExempt() {
@@ -200,7 +202,7 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
         case .arrivals: lane.thinned.add(1, ordering: .relaxed)
         case .paused: lane.paused.add(1, ordering: .relaxed)
         }
-        let extent = ExtentWord.read(bits), range = policy[retryAfter: extent] ?? recovery.range
+        let extent = QuiesceExtent(bits: bits), range = policy[retryAfter: extent] ?? recovery.range
         let word = Spread.word(
             refusals.add(1, ordering: .relaxed).oldValue, from: starts[RequestPriority.allCases.count])
         let seconds = range.lowerBound + Int(word.multipliedFullWidth(by: UInt64(range.count)).high)
@@ -219,21 +221,21 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     // MARK: Quiescing
 
     public func quiesce(to extent: QuiesceExtent) {
-        let bits = ExtentWord.bits(extent)
+        let bits = extent.bits
         // The quiesce set makes one call at a time, so no other store comes between the load and the store.
         let before = published.load(ordering: .relaxed)
-        if before == ExtentWord.open, bits != ExtentWord.open {
+        if before == Self.open, bits != Self.open {
             usual.store(policy.limit ?? max(Self.leastUsual, peak.load(ordering: .relaxed)), ordering: .relaxed)
         }
-        if bits == ExtentWord.open { peak.store(running.load(ordering: .relaxed), ordering: .relaxed) }
+        if bits == Self.open { peak.store(running.load(ordering: .relaxed), ordering: .relaxed) }
         published.store(bits, ordering: .sequentiallyConsistent)
-        recovery.note(isShort: bits != ExtentWord.open)
-        episodes.note(ExtentWord.read(bits), refusedInAll, at: elapsed())
+        recovery.note(isShort: bits != Self.open)
+        episodes.note(extent, refusedInAll, at: elapsed())
         queue.admitAll()
     }
 
     /// The extent last set by `quiesce(to:)`.
-    public var extent: QuiesceExtent { ExtentWord.read(published.load(ordering: .relaxed)) }
+    public var extent: QuiesceExtent { QuiesceExtent(bits: published.load(ordering: .relaxed)) }
 
     // MARK: Counting
 
@@ -242,9 +244,9 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     {
         let counts = counts, bits = published.load(ordering: .relaxed)
         var limit = policy.limit ?? .max
-        if bits != ExtentWord.open {
+        if bits != Self.open {
             limit =
-                ExtentWord.row(bits).map {
+                QuiesceExtent(bits: bits).row.map {
                     terms[$0 * 3 + Int(RequestPriority.normal.rawValue)].room(of: usual.load(ordering: .relaxed))
                 } ?? 0
         }

@@ -145,7 +145,6 @@ public enum RequestPriority: UInt8, Sendable, Hashable, Comparable, CaseIterable
 
 /// An error for a request that a `RequestShedder` has not admitted. No work was done for the request.
 public struct RequestRefusal: Error, Sendable, Hashable {
-    /// The reason for a refusal.
     package enum Reason: String, Sendable, Hashable, CaseIterable, Codable {
         /// The concurrency limit of the priority is reached.
         case concurrency

@@ -19,7 +19,7 @@ extension AuditRecord {
         at = try fields.duration("at")
         unit = try fields.string("unit")
         // The length is checked as for real units, since names are printed.
-        guard ServiceUnit.isName(unit) else { throw Mistake(description: "unit is not the name of a unit") }
+        guard UnitValues.isUnitName(unit) else { throw Mistake(description: "unit is not the name of a unit") }
         action = try fields.action()
         reason = try fields.string("reason")
         level = try fields.level("level")
@@ -33,17 +33,6 @@ extension AuditRecord {
                 took: try fields.duration("took"), relief: ByteCount(try fields.integer("relief")), failure: failure)
         default: throw Mistake(description: "what is neither decision nor outcome")
         }
-    }
-}
-
-extension ServiceUnit {
-    /// Returns true if `text` is a valid unit name: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a
-    /// letter or digit.
-    static func isName(_ text: String) -> Bool {
-        func isWord(_ byte: UInt8) -> Bool { byte >= 48 && byte <= 57 || byte | 32 >= 97 && byte | 32 <= 122 }
-        let marks = Array("-_.".utf8)
-        guard text.utf8.count <= 64, let first = text.utf8.first, isWord(first) else { return false }
-        return text.utf8.allSatisfy { isWord($0) || marks.contains($0) }
     }
 }
 

@@ -7,7 +7,6 @@ package import Plimsoll
 ///
 ///     {"v":1,"at":12500000,"what":"decision","unit":"web","action":"end","how":"ask","grace":10000000,"reason":"…","level":"critical","shortfall":1048576}
 package struct AuditRecord: Sendable, Hashable {
-    /// The result of a decision.
     package struct Result: Sendable, Hashable {
         /// Time from the decision to its completion.
         package var took: Duration
@@ -59,7 +58,7 @@ extension AuditRecord {
         line.add("unit", unit, to: &buffer)
         line.add("action", action.kind.rawValue, to: &buffer)
         switch action {
-        case .warn(let level): line.add("told", level.name, to: &buffer)
+        case .warn(let level): line.add("told", level.description, to: &buffer)
         case .release(let amount), .pushOut(let amount): line.add("bytes", amount.bytes, to: &buffer)
         case .resume(let reason): line.add("how", reason.rawValue, to: &buffer)
         case .throttle(let on): line.add("on", on, to: &buffer)
@@ -69,7 +68,7 @@ extension AuditRecord {
         case .background, .suspend, .start: break
         }
         line.add("reason", reason, to: &buffer)
-        line.add("level", level.name, to: &buffer)
+        line.add("level", level.description, to: &buffer)
         line.add("shortfall", shortfall.bytes, to: &buffer)
         if isDryRun { line.add("dry", true, to: &buffer) }
         if let result {
@@ -86,17 +85,6 @@ extension AuditRecord {
         bytes.reserveCapacity(256)
         write(to: &bytes)
         return String(decoding: bytes.dropLast(), as: UTF8.self)
-    }
-}
-
-extension PressureLevel {
-    /// The name used in records. A constant, unlike `description`.
-    var name: String {
-        switch self {
-        case .normal: "normal"
-        case .warning: "warning"
-        case .critical: "critical"
-        }
     }
 }
 

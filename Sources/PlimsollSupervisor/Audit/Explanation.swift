@@ -26,7 +26,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
                 let shortage =
                     record.level == .normal
                     ? "memory was not short"
-                    : "memory was at level \(record.level.name)\(record.shortfall > .zero ? ", \(record.shortfall) short" : "")"
+                    : "memory was at level \(record.level)\(record.shortfall > .zero ? ", \(record.shortfall) short" : "")"
                 sentences.append(
                     "\(Self.time(record.at))  \(Self.describe(record.action, isDryRun: record.isDryRun)) because \(printable(record.reason)) (\(shortage))."
                 )
@@ -54,7 +54,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
 
     private static func done(_ action: UnitAction) -> String {
         switch action {
-        case .warn(let level): "notified that memory is at level \(level.name)"
+        case .warn(let level): "notified that memory is at level \(level)"
         case .release(let amount): "asked to release \(amount)"
         case .background: "sent to the background"
         case .suspend: "suspended"

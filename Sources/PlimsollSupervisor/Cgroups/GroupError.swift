@@ -11,7 +11,6 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
         case protect = "guard"
     }
 
-    /// The reason for the failure.
     package enum Reason: Hashable, Sendable {
         /// The kernel's errno.
         case kernel(Int32)

@@ -75,7 +75,6 @@ enum GroupText {
         return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace).map(String.init)
     }
 
-    /// All that lies in a directory.
     static func names(in directory: String) -> [String] {
         guard let stream = opendir(directory) else { return [] }
         defer { closedir(stream) }

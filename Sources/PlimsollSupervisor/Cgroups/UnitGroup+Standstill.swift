@@ -17,7 +17,6 @@ extension UnitGroup {
         }
     }
 
-    /// Thaws the processes.
     package func thaw() throws(GroupError) {
         try check(for: .thaw)
         switch freezer {

@@ -62,10 +62,7 @@ final class EventQueue: Sendable {
 
     /// Returns a message that a file can't be watched, and the reason, once for each series of failures.
     func takeTrouble() -> String? {
-        unwatched.withLock { unwatched in
-            defer { unwatched.trouble = nil }
-            return unwatched.trouble
-        }
+        unwatched.withLock { exchange(&$0.trouble, nil) }
     }
 
     /// True if some files are still to be retried. For tests.

@@ -61,9 +61,6 @@ final class FleetWatch: Sendable {
 
     /// Replaces the view and returns the previous level.
     private func replace(_ new: View) -> PressureLevel {
-        view.withLock { view in
-            defer { view = new }
-            return view.level
-        }
+        view.withLock { exchange(&$0, new).level }
     }
 }

@@ -98,28 +98,26 @@ struct ProcessNote {
     ///
     /// - Throws: an error if the state can't be determined now.
     var groups: [GroupDirectory] {
-        get throws(GroupError) { try openGroups() }
+        get throws(GroupError) {
+            var groups: [GroupDirectory] = []
+            for line in try openLines().dropFirst() {
+                let words = line.split(separator: " ", maxSplits: 3)
+                guard words.count == 4, let hierarchy = Hierarchy(rawValue: String(words[0])) else { continue }
+                do throws(GroupError) {
+                    let directory = try GroupDirectory(hierarchy, String(words[3]), isOurs: true)
+                    if "\(directory.identity.device)" == words[1], "\(directory.identity.inode)" == words[2] {
+                        groups.append(directory)
+                    }
+                } catch {
+                    if Self.shortages.contains(error.reason) { throw error }
+                }
+            }
+            return groups
+        }
     }
 
     /// Errors that may pass. Any other error means that the file is absent.
     private static let shortages: [GroupError.Reason] = [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].map { .kernel($0) }
-
-    private func openGroups() throws(GroupError) -> [GroupDirectory] {
-        var groups: [GroupDirectory] = []
-        for line in try openLines().dropFirst() {
-            let words = line.split(separator: " ", maxSplits: 3)
-            guard words.count == 4, let hierarchy = Hierarchy(rawValue: String(words[0])) else { continue }
-            do throws(GroupError) {
-                let directory = try GroupDirectory(hierarchy, String(words[3]), isOurs: true)
-                if "\(directory.identity.device)" == words[1], "\(directory.identity.inode)" == words[2] {
-                    groups.append(directory)
-                }
-            } catch {
-                if Self.shortages.contains(error.reason) { throw error }
-            }
-        }
-        return groups
-    }
 
     /// The limits to lift, of groups that still are the same.
     var limits: [LiftedLimit] {

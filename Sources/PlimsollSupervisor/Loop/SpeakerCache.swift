@@ -72,7 +72,7 @@ struct UnitMessages {
     var peersBefore: UInt64 = 0
 
     /// The last message of each kind of the links that wait for the current one to close, by connection.
-    private(set) var waiting: [UInt64: [Int: (message: ChildMessage, number: UInt64)]] = [:]
+    private(set) var waiting: [UInt64: [ChildMessage.Kind: (message: ChildMessage, number: UInt64)]] = [:]
 
     mutating func add(_ peer: UInt64) { waiting[peer] = [:] }
     mutating func remove(_ peer: UInt64) { waiting[peer] = nil }
@@ -80,7 +80,7 @@ struct UnitMessages {
     /// Stores a message of a waiting link. Returns false if the link doesn't wait.
     mutating func note(_ message: ChildMessage, _ number: UInt64, of peer: UInt64) -> Bool {
         guard waiting[peer] != nil else { return false }
-        waiting[peer]?[Self.kind(message)] = (message, number)
+        waiting[peer]?[message.kind] = (message, number)
         return true
     }
 
@@ -94,19 +94,5 @@ struct UnitMessages {
     mutating func forget(upTo last: UInt64) {
         waiting = [:]
         peersBefore = last
-    }
-
-    private static func kind(_ message: ChildMessage) -> Int {
-        switch message {
-        case .hello: 0
-        case .state: 1
-        case .tasks: 2
-        case .saved: 3
-        case .locks: 4
-        case .caches: 5
-        case .keepAlive: 6
-        case .bye: 7
-        case .suspend: 8
-        }
     }
 }

@@ -112,7 +112,6 @@ extension SupervisorLoop {
         }
     }
 
-    /// Registers the unit.
     func keep(_ unit: ServiceUnit, _ group: UnitGroup, isObserved: Bool = false) throws -> UnitRun {
         let pressure = try PressureSocket(directory: directory, unit: unit.name) { [unowned self] in
             mayReceive($0, $1, of: unit.name)

@@ -226,10 +226,7 @@ final class SupervisorLoop {
     }
 
     private func takeRequests() {
-        let requests = supervisor.requests.withLock { requests in
-            defer { requests = [] }
-            return requests
-        }
+        let requests = supervisor.requests.withLock { exchange(&$0, []) }
         for request in requests {
             switch request {
             case .stop: stop()

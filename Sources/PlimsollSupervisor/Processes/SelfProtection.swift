@@ -27,7 +27,6 @@ package struct SelfProtection: Sendable, Hashable {
         package init() {}
     }
 
-    /// Outcome of one measure.
     package struct Outcome: Sendable, Hashable {
         package var name: String
         package var isDone: Bool
@@ -36,10 +35,6 @@ package struct SelfProtection: Sendable, Hashable {
     }
 
     package private(set) var outcomes: [Outcome] = []
-
-    package var description: String {
-        outcomes.map { "\($0.isDone ? "done" : "not done")  \($0.name): \($0.sentence)" }.joined(separator: "\n")
-    }
 
     /// Applies the measures. Each may fail without preventing the supervisor from running.
     package init(_ options: Options = Options(), own: OwnGroups = OwnGroups()) {

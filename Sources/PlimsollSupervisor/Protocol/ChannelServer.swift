@@ -18,7 +18,6 @@ package final class ChannelServer {
     package struct Peer: Sendable, Hashable {
         /// Number of this connection; never reused.
         package let id: UInt64
-        /// The process that connected.
         package let process: Int32
         package let user: UInt32
         /// The unit that `unitOf` returned for the process.
@@ -94,8 +93,6 @@ package final class ChannelServer {
         readiness = try ReadyFiles(for: path)
         try open(path, for: nil, .everyone)
     }
-
-    package var environment: [String: String] { [Self.variable: path] }
 
     /// Time at which a paused connection or listener is to be read again; `nil` if none is paused.
     package var nextTurn: Duration? {

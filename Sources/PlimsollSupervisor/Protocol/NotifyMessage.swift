@@ -12,7 +12,6 @@ package struct NotifyMessage: Sendable, Hashable {
     package var errorNumber: Int32?
     /// The new main process.
     package var mainProcess: Int32?
-    /// The service is alive.
     package var isAlive = false
     /// `WATCHDOG=trigger`: the service asks to be treated as if the watchdog had expired.
     package var triggersWatchdog = false

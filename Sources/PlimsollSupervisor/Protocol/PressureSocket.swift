@@ -36,7 +36,6 @@ package final class PressureSocket {
     private let unit: String
     private let isAllowed: (Int32, UInt32) -> Bool
     private var access: SocketAccess
-    /// Descriptors of the connections.
     private var connections: Set<Int32> = []
     private var level = PressureLevel.normal
 

@@ -1,7 +1,6 @@
 import Plimsoll
 import Yams  // of the trait "Supervisor"
 
-/// The keys of a unit.
 private enum UnitKey: String, CaseIterable {
     case command, process, group, environment, directory, role, importance, memory, suspension, exitsOnSuspend,
         keepAlive, allowance, restart,

@@ -10,7 +10,6 @@ struct UnitsReader {
     /// All valid names under `units:`, including those of units with problems. A dependency on such a unit is not a
     /// problem.
     private var names: [String] = []
-    /// The dependencies, each with its position.
     private var dependencies: [UnitDependencies.Edge] = []
     /// The unit and key being read, for problems.
     var unit: String?

@@ -22,7 +22,6 @@ struct CacheTimes: Sendable {
 }
 
 extension PurgeableCache {
-    /// Running time in nanoseconds.
     @usableFromInline
     var now: Int64 { time.elapsed().inNanoseconds }
 

@@ -29,7 +29,6 @@ final class LoadWaiter<Value: Sendable>: Sendable {
 
     init(mayLead: Bool) { self.mayLead = mayLead }
 
-    /// Waits in a task for the outcome.
     func wait() async -> LoadOutcome<Value> {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -138,7 +137,6 @@ struct LoadLine<Value: Sendable> {
     /// Number of callers in line, including cancelled callers that are not removed yet.
     var count: Int { line.count - first }
 
-    /// The callers in line.
     var waiters: [Waiter] { line[first...].compactMap { $0 } }
 
     /// Appends `waiter`.
@@ -194,8 +192,35 @@ struct LoadRecord: ~Copyable, Sendable {
         }
     }
 
-    /// Adds a load that threw.
-    func addFailure() { failures.wrappingAdd(1, ordering: .relaxed) }
+    /// Runs a load, and adds the load with the bytes that `note` finds in the values.
+    func timing<Loaded, Noted>(
+        _ time: Timekeeper, _ load: () async throws -> Loaded, note: (Loaded) -> (noted: Noted, bytes: Int)
+    ) async throws -> Noted {
+        let began = time.elapsed()
+        do { return noted(try await load(), time.elapsed() - began, note) } catch {
+            failures.wrappingAdd(1, ordering: .relaxed)
+            throw error
+        }
+    }
+
+    /// Runs a blocking load, in the same way.
+    func timing<Loaded, Noted>(
+        _ time: Timekeeper, now load: () throws -> Loaded, note: (Loaded) -> (noted: Noted, bytes: Int)
+    ) throws -> Noted {
+        let began = time.elapsed()
+        do { return noted(try load(), time.elapsed() - began, note) } catch {
+            failures.wrappingAdd(1, ordering: .relaxed)
+            throw error
+        }
+    }
+
+    private func noted<Loaded, Noted>(
+        _ loaded: Loaded, _ took: Duration, _ note: (Loaded) -> (noted: Noted, bytes: Int)
+    ) -> Noted {
+        let (noted, bytes) = note(loaded)
+        add(took, bytes: bytes)
+        return noted
+    }
 
     func copy(into statistics: inout CacheStatistics) {
         statistics.loads = loads.load(ordering: .relaxed)

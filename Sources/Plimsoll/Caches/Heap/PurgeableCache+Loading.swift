@@ -137,41 +137,27 @@ extension PurgeableCache {
     // MARK: Load times
 
     func timed(_ key: Key, _ load: () async throws -> Value) async throws -> (value: Value, cost: Int) {
-        let began = time.elapsed()
-        do { return noted(key, try await load(), since: began) } catch {
-            loadRecord.addFailure()
-            throw error
-        }
+        try await loadRecord.timing(time, load) { priced(key, $0) }
     }
 
     private func timed(_ key: Key, now load: () throws -> Value) throws -> (value: Value, cost: Int) {
-        let began = time.elapsed()
-        do { return noted(key, try load(), since: began) } catch {
-            loadRecord.addFailure()
-            throw error
-        }
+        try loadRecord.timing(time, now: load) { priced(key, $0) }
     }
 
-    private func noted(_ key: Key, _ value: Value, since began: Duration) -> (value: Value, cost: Int) {
-        let took = time.elapsed() - began
+    private func priced(_ key: Key, _ value: Value) -> (noted: (value: Value, cost: Int), bytes: Int) {
         let cost = costOf(key, value)
-        loadRecord.add(took, bytes: cost)
-        return (value, cost)
+        return ((value, cost), cost)
     }
 
     private func timed(_ keys: [Key], _ load: ([Key]) async throws -> [Key: Value]) async throws -> [Key: (
         value: Value, cost: Int
     )] {
-        let began = time.elapsed()
-        do {
-            let values = try await load(keys), took = time.elapsed() - began
+        try await loadRecord.timing(time) {
+            try await load(keys)
+        } note: { values in
             var loaded: [Key: (value: Value, cost: Int)] = [:]
             for key in keys { loaded[key] = values[key].map { ($0, costOf(key, $0)) } }
-            loadRecord.add(took, bytes: loaded.values.reduce(0) { $0 &+ max(0, $1.cost) })
-            return loaded
-        } catch {
-            loadRecord.addFailure()
-            throw error
+            return (loaded, loaded.values.reduce(0) { $0 &+ max(0, $1.cost) })
         }
     }
 }

@@ -207,7 +207,6 @@ extension PurgeableCache {
         return (nil, place)
     }
 
-    /// Locks the shard of `hash` and calls `body`.
     @inlinable @inline(__always)
     func withShard<Result: Sendable>(of hash: UInt32, _ body: (CacheShard, inout CacheTable) -> Result) -> Result {
         while true {

@@ -216,7 +216,6 @@ extension PurgeableCache {
 
     // MARK: Emptying a slot
 
-    /// Takes the entry in `slot` out of a locked shard.
     func takeOut(_ slot: UInt32, _ shard: CacheShard, _ table: inout CacheTable, _ reason: RemovalReason) -> Entry {
         table.remove(slot)
         return takeUnlisted(slot, shard, &table, reason)

@@ -101,7 +101,6 @@ struct TagIndex: Sendable {
     /// Returns the number of slots with `tag`.
     func count(_ tag: String) -> Int { numbers[tag].map { lists[Int($0)].count } ?? 0 }
 
-    /// Number of tags in use.
     var tagCount: Int { numbers.count }
 
     private mutating func takeNode() -> Int32 {

@@ -10,7 +10,6 @@ enum PageLayout {
     static var page: Int { plimsoll_page_size() }
     static var mask: Int { page - 1 }
     static let sentinel = 8
-    /// Bytes of content in a page.
     static var content: Int { page - sentinel }
 
     /// Returns the position `bytes` of content after `offset`; never at a sentinel.

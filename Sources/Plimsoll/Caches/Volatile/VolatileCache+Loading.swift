@@ -96,26 +96,10 @@ extension VolatileCache {
     // Loads are recorded without their bytes. A time for each byte would decide the order in which caches release, and
     // here the kernel reclaims by age.
     private func timed<Loaded>(_ load: () async throws -> Loaded) async throws -> Loaded {
-        let began = store.time.elapsed()
-        do {
-            let loaded = try await load()
-            loadRecord.add(store.time.elapsed() - began, bytes: 0)
-            return loaded
-        } catch {
-            loadRecord.addFailure()
-            throw error
-        }
+        try await loadRecord.timing(store.time, load) { ($0, 0) }
     }
 
     private func timed(now load: () throws -> Value) throws -> Value {
-        let began = store.time.elapsed()
-        do {
-            let value = try load()
-            loadRecord.add(store.time.elapsed() - began, bytes: 0)
-            return value
-        } catch {
-            loadRecord.addFailure()
-            throw error
-        }
+        try loadRecord.timing(store.time, now: load) { ($0, 0) }
     }
 }

@@ -10,7 +10,6 @@ import Synchronization
 /// not, the page has been taken. There is no instant in between.
 // Unchecked: an address and constants. The owner makes one call at a time; only `isAlive` may be called concurrently.
 struct VolatilePages: @unchecked Sendable {
-    /// Start of the data.
     let start: UnsafeMutableRawPointer
     /// Bytes mapped, in whole pages: the data and the table behind the data.
     let mappedBytes: Int

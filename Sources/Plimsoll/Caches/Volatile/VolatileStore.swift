@@ -39,7 +39,6 @@ final class VolatileStore: Sendable {
         let word: SlotWord
         let base: UnsafeMutableRawPointer
         let generation: UInt64
-        /// Start of the value.
         let start: Int
         /// Bytes of the value.
         @usableFromInline let count: Int

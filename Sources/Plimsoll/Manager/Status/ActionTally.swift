@@ -5,10 +5,16 @@ import Synchronization
 final class ActionTally: Sendable {
     private struct State {
         var transitions = ContiguousArray(repeating: 0, count: PressureLevel.allCases.count * ActionTally.sources.count)
-        var actions = ContiguousArray(
-            repeating: 0, count: ActionKind.allCases.count * ActionTally.modes * ActionTally.outcomes)
+        /// Counts of all kinds, modes and outcomes.
+        var actions = Dictionary(uniqueKeysWithValues: ActionTally.rows.map { ($0, 0) })
         var releases = ManagerCounts.Releases()
         var rested = 0
+    }
+
+    private struct Row: Hashable {
+        var kind: ActionKind
+        var mode: ActionMode
+        var outcome: Outcome
     }
 
     private enum Outcome: String, CaseIterable {
@@ -22,13 +28,11 @@ final class ActionTally: Sendable {
                 case .overran: .overran
                 }
         }
+    }
 
-        var index: Int {
-            switch self {
-            case .done: 0
-            case .refused: 1
-            case .overran: 2
-            }
+    private static var rows: [Row] {
+        ActionKind.allCases.flatMap { kind in
+            ActionMode.allCases.flatMap { mode in Outcome.allCases.map { Row(kind: kind, mode: mode, outcome: $0) } }
         }
     }
 
@@ -36,9 +40,6 @@ final class ActionTally: Sendable {
     private static let sources: [PressureEvidence] = [
         .headroom, .growth, .stall, .limitEvents, .limitLowered, .announced, .simulated, [],
     ]
-
-    // Literals, because `allCases` builds a new array each time.
-    private static let modes = 3, outcomes = 3
 
     private let state = Mutex(State())
 
@@ -58,9 +59,9 @@ final class ActionTally: Sendable {
 
     func add(_ report: ActionReport) {
         let kind = ActionKind(report.action), mode = ActionMode(report)
-        let place = (kind.index * Self.modes + mode.index) * Self.outcomes + Outcome(report.outcome).index
+        let row = Row(kind: kind, mode: mode, outcome: Outcome(report.outcome))
         state.withLock { state in
-            state.actions[place] += 1
+            state.actions[row]? += 1
             if kind == .release || kind == .makeRoom || kind == .noticeDrops, mode != .dryRun {
                 state.releases.add(report)
             }
@@ -77,18 +78,10 @@ final class ActionTally: Sendable {
                 if count > 0 { transitions.append(.init(to: "\(level)", source: "\(evidence)", count: count)) }
             }
         }
-        var actions: [ManagerCounts.Action] = [], place = 0
-        for kind in ActionKind.allCases.sorted(by: { $0.index < $1.index }) {
-            for mode in ActionMode.allCases {
-                for outcome in Outcome.allCases {
-                    let count = state.actions[place]
-                    if count > 0 {
-                        actions.append(
-                            .init(action: kind.rawValue, mode: mode.rawValue, outcome: outcome.rawValue, count: count))
-                    }
-                    place += 1
-                }
-            }
+        let actions = Self.rows.compactMap { row -> ManagerCounts.Action? in
+            guard let count = state.actions[row], count > 0 else { return nil }
+            return .init(
+                action: row.kind.rawValue, mode: row.mode.rawValue, outcome: row.outcome.rawValue, count: count)
         }
         let dropped: [ManagerCounts.Dropped] = [
             .init(reason: "superseded", count: superseded), .init(reason: "rested", count: state.rested),

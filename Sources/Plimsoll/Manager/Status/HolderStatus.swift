@@ -12,7 +12,6 @@ package struct HolderStatus: Sendable, Hashable, Codable {
     package var rebuildCost: String
     /// True if the purgeable is asked under pressure.
     package var releasesUnderPressure: Bool
-    /// Held bytes.
     package var heldBytes: Int
     /// Held bytes in volatile pages, which the kernel may reclaim; `nil` if the purgeable has no volatile memory.
     package var volatileBytes: Int?

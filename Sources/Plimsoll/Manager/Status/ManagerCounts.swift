@@ -91,19 +91,6 @@ package enum ActionKind: String, Sendable, Hashable, CaseIterable {
             case .terminate: .terminate
             }
     }
-
-    var index: Int {
-        switch self {
-        case .warn: 0
-        case .release: 1
-        case .quiesce: 2
-        case .expireBackgroundTasks: 3
-        case .suspend: 4
-        case .terminate: 5
-        case .makeRoom: 6
-        case .noticeDrops: 7
-        }
-    }
 }
 
 /// The mode of an action.
@@ -114,13 +101,5 @@ package enum ActionMode: String, Sendable, Hashable, CaseIterable {
 
     init(_ report: ActionReport) {
         self = report.isDryRun || report.outcome == .dryRun ? .dryRun : report.isSimulated ? .simulated : .live
-    }
-
-    var index: Int {
-        switch self {
-        case .live: 0
-        case .dryRun: 1
-        case .simulated: 2
-        }
     }
 }

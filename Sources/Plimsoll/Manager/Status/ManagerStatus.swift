@@ -18,7 +18,6 @@ public struct ManagerStatus: Sendable, Hashable, Codable {
     package var memory: MemoryStatus?
     /// Registered purgeables, in the order of asking.
     package var holders: [HolderStatus]
-    /// Background tasks.
     package var tasks: TasksStatus
     /// Life-cycle state of the process.
     package var lifecycle: LifecycleStatus
@@ -26,7 +25,6 @@ public struct ManagerStatus: Sendable, Hashable, Codable {
     package var admissions: [AdmissionStatus]
     /// Counts since the manager was created.
     package var counts: ManagerCounts
-    /// The last actions, oldest first.
     package var actions: [ActionStatus]
     /// The best support available: `announced`, `ownGroup`, `machine`, `events`, `polling`, `custom` or `inert`, in
     /// falling order of available information.
@@ -116,7 +114,6 @@ package struct MemoryStatus: Sendable, Hashable, Codable {
 
 /// Background tasks, including those of scenes.
 package struct TasksStatus: Sendable, Hashable, Codable {
-    /// Running tasks.
     package var running: Int
     /// Running tasks that have been asked to stop.
     package var expiring: Int
@@ -148,7 +145,6 @@ package struct LifecycleStatus: Sendable, Hashable, Codable {
     package var reason: String?
     /// Parts that are still loading, each with the share done.
     package var warming: [String: Double]
-    /// Number of scenes.
     package var scenes: Int
     /// End of the previous run: `none`, `clean`, `crashed` (a kill included), `failedLaunch`, `killedByOperator` or
     /// `unknown`. `nil` before the launch has read the record, and from a version without the field.

@@ -66,10 +66,7 @@ extension Scene {
 
     /// Stops preserving the scene's state: the scene has ended.
     func forgetState() {
-        let item = contents.withLock { contents in
-            defer { contents.preserved = nil }
-            return contents.preserved
-        }
+        let item = contents.withLock { exchange(&$0.preserved, nil) }
         if let item { lifecycle.preservation.remove(scene: item) }
     }
 
@@ -86,10 +83,7 @@ extension Scene {
     /// Releases all caches. Returns the bytes that the caches report as released.
     @discardableResult
     func letGoOfAll() -> Int {
-        let holders = contents.withLock { contents in
-            defer { contents.holders = [] }
-            return contents.holders
-        }
+        let holders = contents.withLock { exchange(&$0.holders, []) }
         return holders.reduce(ByteCount.zero) { sum, holder in
             let released = holder.purgeable.release(max(0, holder.purgeable.heldBytes))
             holder.registration.cancel()

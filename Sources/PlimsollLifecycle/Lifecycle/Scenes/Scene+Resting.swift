@@ -14,8 +14,7 @@ extension Scene {
     func unhide() {
         let alarm = contents.withLock { contents in
             contents.rests = false
-            defer { contents.restAlarm = nil }
-            return contents.restAlarm
+            return exchange(&contents.restAlarm, nil)
         }
         alarm?.cancel()
     }
@@ -32,10 +31,7 @@ extension Scene {
             return
         }
         let alarm = lifecycle.alarms.set(.deadline, after: left) { [weak self] in self?.watchIdleness() }
-        let former = contents.withLock { contents in
-            defer { contents.restAlarm = alarm }
-            return contents.restAlarm
-        }
+        let former = contents.withLock { exchange(&$0.restAlarm, alarm) }
         former?.cancel()
     }
 

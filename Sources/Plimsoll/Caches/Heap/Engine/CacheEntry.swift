@@ -42,7 +42,6 @@ final class CacheBatch<Entry: Sendable>: @unchecked Sendable {
         count += 1
     }
 
-    /// Calls `body` with each entry.
     func forEach(_ body: (borrowing Entry) -> Void) {
         var position = 0
         while position < count {

@@ -69,7 +69,6 @@ extension CacheTable {
         if newer != SlotNode.none { self.node(newer).pointee.older = older }
     }
 
-    /// Removes the oldest slot from its queue.
     @inline(__always)
     mutating func unlinkOldest(_ slot: UInt32, of place: SlotNode.Queue) {
         let cost = cost(of: slot), newer = node(slot).pointee.newer
@@ -296,7 +295,6 @@ extension CacheTable {
 
     // MARK: Time
 
-    /// Sets the deadlines of `slot`.
     @usableFromInline
     mutating func setTimes(_ slot: UInt32, _ new: SlotTimes, at now: Int64) {
         isPlain = false

@@ -83,7 +83,6 @@ struct GhostTable: ~Copyable {
     @inline(__always)
     private func bucket(_ hash: UInt32) -> Int { Int(truncatingIfNeeded: (UInt64(hash &* 0xC2B2_AE35) &* count) >> 32) }
 
-    /// Prefetches the bucket of `hash`.
     @inline(__always)
     func fetch(_ hash: UInt32) { if let buckets { plimsoll_prefetch(buckets + bucket(hash)) } }
 

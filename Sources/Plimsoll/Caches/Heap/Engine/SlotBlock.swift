@@ -255,7 +255,6 @@ struct SlotPlace {
             .unsafelyUnwrapped
     }
 
-    /// Counts a use.
     @inlinable @inline(__always)
     func use() {
         let mark = mark, uses = mark.pointee.load(ordering: .relaxed)

@@ -27,7 +27,6 @@ enum SlotLayout<Key, Value> {
         (pair + valueOffset).assumingMemoryBound(to: Value.self)
     }
 
-    /// Writes key and value into an empty pair.
     @inlinable @inline(__always)
     static func fill(_ pair: UnsafeMutableRawPointer, _ key: Key, _ value: Value) {
         if isTrivial {
