@@ -61,8 +61,8 @@ extension QuiesceSet {
 }
 
 /// A dispatch object, of which only thread-safe functions are called.
-// Unchecked: suspending and resuming are atomic operations on the object's own count.
-private struct Shared<Object>: @unchecked Sendable {
+// Unchecked: suspending, resuming and cancelling are atomic operations on the object's own state.
+struct Shared<Object>: @unchecked Sendable {
     let object: Object
     init(_ object: Object) { self.object = object }
 }
