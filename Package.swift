@@ -24,6 +24,7 @@ let package = Package(
         .library(name: "PlimsollSupervisor", targets: ["PlimsollSupervisor"]),
         .library(name: "PlimsollTesting", targets: ["PlimsollTesting"]),
         .library(name: "PlimsollHummingbird", targets: ["PlimsollHummingbird"]),
+        .library(name: "PlimsollGRPC", targets: ["PlimsollGRPC"]),
         .library(name: "PlimsollNIO", targets: ["PlimsollNIO"]),
         .library(name: "PlimsollGRDB", targets: ["PlimsollGRDB"]),
         .library(name: "PlimsollPostgreSQL", targets: ["PlimsollPostgreSQL"]),
@@ -47,6 +48,9 @@ let package = Package(
             enabledTraits: ["Service"]),
         .trait(
             name: "Hummingbird", description: "PlimsollHummingbird: load shedding, health and status pages",
+            enabledTraits: ["Service"]),
+        .trait(
+            name: "GRPC", description: "PlimsollGRPC: load shedding and bounded request streams for gRPC Swift 2",
             enabledTraits: ["Service"]),
         .trait(name: "NIO", description: "PlimsollNIO: ByteBuffer in volatile memory, bounds for bodies"),
         .trait(
@@ -73,6 +77,7 @@ let package = Package(
         // Of traits.
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
@@ -143,6 +148,13 @@ let package = Package(
                 .product(name: "NIOHTTPTypes", package: "swift-nio-extras", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Hummingbird"])),
+            ],
+            swiftSettings: rules),
+        .target(
+            name: "PlimsollGRPC",
+            dependencies: [
+                "Plimsoll", "PlimsollLifecycle", "PlimsollService",
+                .product(name: "GRPCCore", package: "grpc-swift-2", condition: .when(traits: ["GRPC"])),
             ],
             swiftSettings: rules),
         .target(

@@ -83,20 +83,14 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
             body: ResponseBody(byteBuffer: ByteBuffer(string: "\(refusal)\n")))
     }
 
-    /// Ends the request when the body is released: sent, or dropped because the client has gone.
-    private final class Running: Sendable {
-        let shedder: RequestShedder
-        init(_ shedder: RequestShedder) { self.shedder = shedder }
-        deinit { shedder.end() }
-    }
-
+    /// Ends the request when the body is sent, or dropped because the client has gone.
     private func untilSent(_ response: Response) -> Response {
-        let running = Running(shedder), body = response.body
+        let place = AdmittedRequest(shedder), body = response.body
         return Response(
             status: response.status, headers: response.headers,
             body: ResponseBody { writer in
+                defer { place.end() }
                 try await body.write(writer)
-                withExtendedLifetime(running) {}
             })
     }
 }

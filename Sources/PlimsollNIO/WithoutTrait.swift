@@ -3,12 +3,3 @@
 @available(*, unavailable, message: "enable its trait: .package(url: …, traits: [\"AsyncHTTPClient\"])")
 public final class ScaledHTTPClient {}
 #endif
-
-#if !NIO
-public import Plimsoll
-
-extension ResourceManager {
-    @available(*, unavailable, message: "enable its trait: .package(url: …, traits: [\"NIO\"])")
-    public func collectLimit() -> Int { 0 }
-}
-#endif

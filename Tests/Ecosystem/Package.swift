@@ -15,8 +15,10 @@ func plimsoll(_ name: String) -> Target.Dependency { .product(name: name, packag
 let package = Package(
     name: "plimsoll-ecosystem",
     dependencies: [
-        .package(name: "plimsoll", path: "../..", traits: ["Hummingbird", "AsyncHTTPClient", "GRDB", "PostgreSQL", "Spill", "Tracing"]),
+        .package(name: "plimsoll", path: "../..", traits: ["Hummingbird", "GRPC", "AsyncHTTPClient", "GRDB", "PostgreSQL", "Spill", "Tracing"]),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
+        .package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
@@ -87,6 +89,15 @@ let package = Package(
                 plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollNIO"), plimsoll("PlimsollTesting"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"), .product(name: "AsyncHTTPClient", package: "async-http-client"), "TestServers",
+            ],
+            swiftSettings: rules),
+        .testTarget(
+            name: "GRPCTests",
+            dependencies: [
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollService"), plimsoll("PlimsollGRPC"),
+                plimsoll("PlimsollTesting"),
+                .product(name: "GRPCCore", package: "grpc-swift-2"), .product(name: "GRPCInProcessTransport", package: "grpc-swift-2"),
+                .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(

@@ -56,7 +56,7 @@ private let hasPackage = Tool.find("swift") != nil && FileManager.default.fileEx
     @Test(arguments: [
         ("PlimsollHummingbird", "LoadSheddingMiddleware<Int>", "Hummingbird"), ("PlimsollNIO", "ScaledHTTPClient", "AsyncHTTPClient"),
         ("PlimsollGRDB", "PurgeableDatabase", "GRDB"), ("PlimsollPostgreSQL", "PostgreSQLTaskHandoff", "PostgreSQL"),
-        ("PlimsollSpill", "SpilledCache<String, String>", "Spill"),
+        ("PlimsollSpill", "SpilledCache<String, String>", "Spill"), ("PlimsollGRPC", "LoadSheddingInterceptor", "GRPC"),
     ])
     func `a product that is used without its trait names the trait`(product: String, type: String, trait: String) throws {
         // The bundle itself runs the tests, or a helper that gets the path of the bundle.
@@ -88,5 +88,10 @@ private let hasPackage = Tool.find("swift") != nil && FileManager.default.fileEx
             }
         }
         #expect(found == Set(brings.keys))
+    }
+
+    @Test func `gRPC comes with its trait alone`() throws {
+        #expect(try !packages(traits: ".defaults").contains { $0.contains("grpc") })
+        #expect(try packages(traits: #""GRPC""#).contains("grpc-swift-2"))
     }
 }

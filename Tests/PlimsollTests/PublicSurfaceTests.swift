@@ -10,7 +10,7 @@ import Testing
     private static let products = [
         "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollFoundation", "PlimsollFoundationNetworking", "PlimsollJemalloc", "PlimsollService",
         "PlimsollSupervisor",
-        "PlimsollTesting", "PlimsollHummingbird", "PlimsollNIO", "PlimsollGRDB", "PlimsollPostgreSQL", "PlimsollSpill",
+        "PlimsollTesting", "PlimsollHummingbird", "PlimsollGRPC", "PlimsollNIO", "PlimsollGRDB", "PlimsollPostgreSQL", "PlimsollSpill",
     ]
 
     @Test(arguments: products) func `the surface of a product is the one on file`(product: String) throws {

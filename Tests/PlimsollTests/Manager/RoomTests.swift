@@ -23,4 +23,18 @@ import Testing
         }
         #expect(escaped.all.first?.room == nil)
     }
+
+    @Test func `the limit of a body is a share of the room, and less as memory gets shorter`() async throws {
+        let idle = ResourceManager(source: ScriptedPressureSource())
+        #expect(idle.collectLimit() == 16 << 20, "no limit is known: the most")
+        #expect(idle.collectLimit(least: .bytes(3), most: .bytes(3)) == 3)
+        try await RunningManager.run { running in
+            await running.available(.mebibytes(900))
+            let room = try #require(running.manager.room)
+            #expect(running.manager.collectLimit() == Int(Double(room) / 64))
+            #expect(running.manager.collectLimit(share: 1) == 16 << 20 && running.manager.collectLimit(share: 0) == 64 << 10)
+            await running.available(.mebibytes(1))
+            #expect(running.manager.level == .critical && running.manager.collectLimit(share: 1) == 64 << 10)
+        }
+    }
 }

@@ -77,20 +77,6 @@ final class BodyServer: Sendable {
         }
     }
 
-    @Test func `a body gets a share of the room, and less as memory gets shorter`() async throws {
-        let idle = ResourceManager(source: ScriptedPressureSource())
-        #expect(idle.collectLimit() == 16 << 20, "no limit is known: the most")
-        #expect(idle.collectLimit(least: .bytes(3), most: .bytes(3)) == 3)
-        try await with(.mebibytes(900)) { manager, source in
-            let room = try #require(manager.room)
-            #expect(manager.collectLimit() == Int(Double(room) / 64))
-            #expect(manager.collectLimit(share: 1) == 16 << 20 && manager.collectLimit(share: 0) == 64 << 10)
-            source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
-            await until("the level") { manager.level == .critical }
-            #expect(manager.collectLimit(share: 1) == 64 << 10)
-        }
-    }
-
     @Test func `a body longer than the collect limit is refused, and a body that fits is collected`() async throws {
         let server = try await BodyServer()
         try await with(.mebibytes(900)) { manager, source in

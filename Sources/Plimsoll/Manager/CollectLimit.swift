@@ -1,23 +1,20 @@
-#if NIO
-public import Plimsoll
-
 extension ResourceManager {
-    /// Returns the number of bytes of one body that may be buffered now, for `collect(upTo:)` of NIO, AsyncHTTPClient
-    /// and Hummingbird.
+    /// Returns the number of bytes of one body that may be buffered now, for `collect(upTo:)` of NIO, AsyncHTTPClient,
+    /// Hummingbird and `PlimsollGRPC`.
+    ///
+    ///     let body = try await response.body.collect(upTo: manager.collectLimit())
     ///
     /// The result is a share of the room that memory has, within two bounds: half of the share under a warning,
     /// `least` while memory is critical. If the room is unknown, the three levels give `most`, a quarter of `most`,
     /// and `least`. Call again for each body: the call costs two relaxed loads.
-    /// let body = try await response.body.collect(upTo: manager.collectLimit())
-    /// ```
     ///
     /// - Parameters:
     ///   - share: share of the room for one body, in `0...1`; about one divided by the number of bodies buffered
     ///     concurrently.
     ///   - least: allowed even while memory is critical; enough for any request.
     ///   - most: upper bound, regardless of the room.
-    /// - Returns: Bytes, `least` to `most`. `collect` rejects a longer body with `NIOTooManyBytesError`: answer 413,
-    ///   or 503 if the body would fit at another time.
+    /// - Returns: Bytes, `least` to `most`. `collect` of NIO rejects a longer body with `NIOTooManyBytesError`: answer
+    ///   413, or 503 if the body would fit at another time.
     /// - Precondition: `share` is in its range, and `least` is neither negative nor above `most`.
     public func collectLimit(
         share: Double = 1.0 / 64, least: ByteCount = .kibibytes(64), most: ByteCount = .mebibytes(16)
@@ -34,4 +31,3 @@ extension ResourceManager {
         return level == .critical ? least.bytes : min(max(wanted, least), most).bytes
     }
 }
-#endif

@@ -1,0 +1,1 @@
+// The package trait `GRPC` enables this product: `.package(…, traits: ["GRPC"])`.
