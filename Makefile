@@ -75,14 +75,14 @@ test-all: swift ## Every layer: also allocators, sanitizers, the inert build, al
 # all_parts BUILDS,PARTS AT ONCE,PARTS ONE AFTER ANOTHER,VARIABLES
 all_parts = mkdir -p out; rm -f out/tally; status=0; export TEST_TALLY=$(CURDIR)/out/tally; make="$(MAKE) --no-print-directory --keep-going $(4)"; \
 	$$make -j2 --output-sync=line packages bundle || status=$$?; $$make $(1) || status=$$?; make="$$make BUILT=1"; $$make -j4 --output-sync=target $(2) || status=$$?; $$make $(3) || status=$$?; \
-	Tests/tell --sum $(2) $(3) || status=1; exit $$status
+	Tests/tally --sum $(2) $(3) || status=1; exit $$status
 
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
 
 quick: swift ## The tests of the core, built without any other package: three minutes when cold, about one after a change
 	PLIMSOLL_CORE=1 $(BUILD) --build-tests --scratch-path .build-quick
-	Tests/tell --part quick env NO_COLOR=1 .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing
+	Tests/tally --part quick env NO_COLOR=1 .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing
 
 bundle: swift
 	$(BUILD) --build-tests $(FLAGS)
@@ -90,11 +90,11 @@ bundle: swift
 # The bundle runs by itself: `swift test` holds a lock on the build directory, so that two would run one after another.
 BUNDLE := env NO_COLOR=1 .build/debug/plimsollPackageTests.xctest --testing-library swift-testing
 unit: $(call built,bundle)
-	Tests/tell --part unit $(BUNDLE) --skip PlimsollSupervisorTests
+	Tests/tally --part unit $(BUNDLE) --skip PlimsollSupervisorTests
 
 # In a process of their own: they start and kill children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
 supervisor: $(call built,bundle)
-	Tests/tell --part supervisor $(BUNDLE) --filter PlimsollSupervisorTests
+	Tests/tally --part supervisor $(BUNDLE) --filter PlimsollSupervisorTests
 
 # Installs packages. Lists that are missing, or name versions that are gone, are fetched first.
 install = apt-get install -y --no-install-recommends $(1) || { apt-get update && apt-get install -y --no-install-recommends $(1); }
@@ -119,8 +119,8 @@ ecosystem-bundle: packages
 	@! $(ECOSYSTEM_HEADERS) || { touch Tests/Ecosystem/Package.swift; $(BUILD) --build-tests --package-path Tests/Ecosystem; }
 
 ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real servers; installs what they need as root
-	@if $(ECOSYSTEM_HEADERS); then Tests/tell --part ecosystem $(ECOSYSTEM_BUNDLE) --testing-library swift-testing; \
-	else Tests/tell --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
+	@if $(ECOSYSTEM_HEADERS); then Tests/tally --part ecosystem $(ECOSYSTEM_BUNDLE) --testing-library swift-testing; \
+	else Tests/tally --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
 SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
@@ -140,14 +140,14 @@ inert: swift ## The tests of the core in the inert build, which macOS and musl h
 	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
 
 platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here; installs musl-tools as root
-	Tests/tell --part platforms Tests/Platforms/check
+	Tests/tally --part platforms Tests/Platforms/check
 
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
-	Tests/tell --part allocators Tests/Allocators/matrix
+	Tests/tally --part allocators Tests/Allocators/matrix
 
 vm: setup $(call built,bundle) $(if $(ALL),container-programs) ## The tests and the demo on a real cgroup v2 system under software emulation; ALL=1 for all situations
-	@if reason=$$($(VM)/vm-run --check 2>&1); then Tests/tell --part vm $(VM)/suite; \
-	else Tests/tell --skip vm $$($(VM)/suite --count) "$$reason"; fi
+	@if reason=$$($(VM)/vm-run --check 2>&1); then Tests/tally --part vm $(VM)/suite; \
+	else Tests/tally --skip vm $$($(VM)/suite --count) "$$reason"; fi
 
 # As docs/operations/Dockerfile builds them.
 container-programs: swift
