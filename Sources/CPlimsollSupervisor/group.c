@@ -37,10 +37,10 @@ static int open_list(int directory) {
     return list < 0 ? -errno : list;
 }
 
-// Reads a list piece by piece. `next_pid` returns the next pid, or 0 at the end.
+// Reads a list in chunks. `next_pid` returns the next pid, or 0 at the end.
 struct reader {
     int list;
-    char piece[1024];
+    char chunk[1024];
     ssize_t count, at;
 };
 
@@ -48,7 +48,7 @@ static pid_t next_pid(struct reader *reader) {
     int64_t pid = 0;
     for (;;) {
         if (reader->at == reader->count) {
-            do reader->count = read(reader->list, reader->piece, sizeof reader->piece);
+            do reader->count = read(reader->list, reader->chunk, sizeof reader->chunk);
             while (reader->count < 0 && errno == EINTR);
             reader->at = 0;
             if (reader->count <= 0) {
@@ -56,7 +56,7 @@ static pid_t next_pid(struct reader *reader) {
                 return 0;
             }
         }
-        char byte = reader->piece[reader->at++];
+        char byte = reader->chunk[reader->at++];
         if (byte >= '0' && byte <= '9' && pid < 1 << 30) pid = pid * 10 + (byte - '0');
         else if (pid > 0) return (pid_t)pid;
     }
@@ -106,10 +106,10 @@ static int signal_below(int directory, int signal, pid_t spared, int depth) {
 
     int folder = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) return reached;
-    struct { _Alignas(8) char bytes[1024]; } piece;
-    for (long size; (size = syscall(SYS_getdents64, folder, piece.bytes, sizeof piece.bytes)) > 0;) {
+    struct { _Alignas(8) char bytes[1024]; } chunk;
+    for (long size; (size = syscall(SYS_getdents64, folder, chunk.bytes, sizeof chunk.bytes)) > 0;) {
         for (long at = 0; at < size;) {
-            struct dirent64 *entry = (struct dirent64 *)(piece.bytes + at);
+            struct dirent64 *entry = (struct dirent64 *)(chunk.bytes + at);
             at += entry->d_reclen;
             if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
             int child = openat(folder, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -143,7 +143,7 @@ int plimsoll_membership_is(const void *text, size_t count) {
     int file = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
     size_t have = 0;
-    for (ssize_t piece; have < sizeof now && (piece = read(file, now + have, sizeof now - have)) > 0;) have += piece;
+    for (ssize_t chunk; have < sizeof now && (chunk = read(file, now + have, sizeof now - have)) > 0;) have += chunk;
     close(file);
     return have == count && memcmp(now, text, count) == 0;
 }

@@ -164,7 +164,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         switch taken {
         case .success(let task): return task
         case .failure(let damaged):
-            throw .nonsense(
+            throw .malformed(
                 "cannot take task \"\(damaged.name)\" (\(damaged.id)) in \(name) because it is damaged; the task was set aside"
             )
         }
@@ -300,7 +300,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         case .SQLITE_CANTOPEN, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_PERM:
             return .unreachable(text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")
         case .SQLITE_CORRUPT, .SQLITE_NOTADB:
-            return .nonsense(text + "the file is damaged: \(error.message ?? "")")
+            return .malformed(text + "the file is damaged: \(error.message ?? "")")
         default: return .refused(text + "\(error.message ?? "") (\(error.extendedResultCode))")
         }
     }

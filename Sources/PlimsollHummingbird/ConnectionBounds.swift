@@ -20,7 +20,7 @@ extension HTTP1Channel.Configuration {
     ///
     /// - Parameters:
     ///   - idle: longest silence of a connection before, between and in requests.
-    ///   - answer: longest time until a piece of an answer is taken.
+    ///   - answer: longest time until a part of an answer is taken.
     ///   - body: longest total wait for the body of a request. Only waiting counts, not the time that a handler takes
     ///     between two parts.
     ///   - bytesPerSecond: number of body bytes that extend `body` by a second, so that a large body has enough time;
@@ -106,7 +106,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
     private var isReading = false
     /// Number of requests received, and number of requests without an answer.
     private var requests = 0, unanswered = 0
-    /// Number of answer pieces not yet taken.
+    /// Number of answer parts not yet taken.
     private var owed = 0
     private var wait = Wait.nothing
     /// Start of the current wait.
@@ -161,7 +161,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
         taken.futureResult.whenComplete { _ in
             let (bounds, context) = bound.value
             bounds.owed -= 1
-            // The next piece has a time limit of its own.
+            // The next part has a time limit of its own.
             bounds.rest(context)
             bounds.schedule(context)
         }

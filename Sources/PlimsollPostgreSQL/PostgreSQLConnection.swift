@@ -102,7 +102,7 @@ final class PostgreSQLConnection {
             }
         }
         guard let rows else {
-            throw PostgreSQLProblem(kind: .nonsense, reason: "the reply is empty", endsConnection: true)
+            throw PostgreSQLProblem(kind: .malformed, reason: "the reply is empty", endsConnection: true)
         }
         return rows
     }
@@ -114,7 +114,7 @@ final class PostgreSQLConnection {
     ) -> PostgreSQLProblem {
         guard [PGRES_FATAL_ERROR, PGRES_NONFATAL_ERROR, PGRES_BAD_RESPONSE].contains(status) else {
             return PostgreSQLProblem(
-                kind: .nonsense, reason: "unexpected reply of kind \(status.rawValue)",
+                kind: .malformed, reason: "unexpected reply of kind \(status.rawValue)",
                 endsConnection: true)
         }
         var problem = refusal(result)
@@ -172,7 +172,7 @@ final class PostgreSQLConnection {
         let count = PQntuples(result)
         guard PQnfields(result) == columns, count <= most else {
             throw PostgreSQLProblem(
-                kind: .nonsense,
+                kind: .malformed,
                 reason:
                     "received \(count) rows of \(PQnfields(result)) columns; expected were at most \(most) rows of \(columns)",
                 endsConnection: true)

@@ -45,7 +45,7 @@ public struct PostgreSQLHandoffStatistics: Sendable, Hashable {
     /// Requests that the server refused.
     public var refused = 0
     /// Requests with an invalid answer.
-    public var nonsense = 0
+    public var malformed = 0
     /// Statements retried after a conflict with another transaction.
     public var repeated = 0
     /// Requests skipped because the server had just failed.
@@ -191,7 +191,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
                 "set a damaged task aside",
                 "update \(table) set set_aside = true, owner = null, checkpoint = '', problem = 'the checkpoint is damaged' where id = $1",
                 [row[0]], columns: 0, most: 0)
-            throw .nonsense(
+            throw .malformed(
                 "cannot take task \"\(row[1].prefix(40))\" (\(row[0].prefix(40))) in \(name) because it is damaged; the task was set aside"
             )
         }
@@ -268,7 +268,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             """, [], columns: 3, most: 1)
         let numbers = found.first?.compactMap { Int($0) } ?? []
         guard numbers.count == 3 else {
-            throw .nonsense("cannot count tasks in \(name) because \(found) are not three numbers")
+            throw .malformed("cannot count tasks in \(name) because \(found) are not three numbers")
         }
         return (numbers[0], numbers[1], numbers[2])
     }

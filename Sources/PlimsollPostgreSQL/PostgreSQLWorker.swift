@@ -53,7 +53,7 @@ final class PostgreSQLWorker: Sendable {
         try await run(verb) { connection throws(PostgreSQLProblem) in
             result.put(try connection.rows(statement, parameters, columns: columns, most: most, within: timeout))
         }
-        guard let rows = result.value else { throw error(.nonsense, verb, "the reply is empty") }
+        guard let rows = result.value else { throw error(.malformed, verb, "the reply is empty") }
         return rows
     }
 
@@ -161,7 +161,7 @@ final class PostgreSQLWorker: Sendable {
             case .unreachable: state.statistics.unreachable += 1
             case .unanswered: state.statistics.unanswered += 1
             case .refused, .lostClaim: state.statistics.refused += 1
-            case .nonsense: state.statistics.nonsense += 1
+            case .malformed: state.statistics.malformed += 1
             }
             state.statistics.lastProblem = error.description
         }

@@ -94,7 +94,7 @@ private final class MemcachedConnection: SpillConnection {
         if status == MEMCACHED_NOTFOUND { return nil }
         guard status == MEMCACHED_SUCCESS else { throw problem(status, "get") }
         guard count <= most else {
-            throw SpillError(.nonsense, "\(name): the reply has \(count) bytes, and a record at most \(most)")
+            throw SpillError(.malformed, "\(name): the reply has \(count) bytes, and a record at most \(most)")
         }
         return Array(UnsafeRawBufferPointer(start: found, count: count))
     }
@@ -126,7 +126,7 @@ private final class MemcachedConnection: SpillConnection {
                 .refused
             case MEMCACHED_PROTOCOL_ERROR, MEMCACHED_UNKNOWN_READ_FAILURE, MEMCACHED_PARTIAL_READ,
                 MEMCACHED_MEMORY_ALLOCATION_FAILURE:
-                .nonsense
+                .malformed
             default: .unanswered
             }
         return SpillError(kind, "\(name): \(verb): \(text)")

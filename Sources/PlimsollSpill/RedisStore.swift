@@ -83,7 +83,7 @@ private final class RedisConnection: SpillConnection {
             [Array("SET".utf8), Array(key.utf8), bytes, Array("PX".utf8), Array(String(age.milliseconds).utf8)],
             most: 64, within: timeout)
         guard answer == .text(Array("OK".utf8)) else {
-            throw SpillError(.nonsense, "\(name): the reply to SET is not OK")
+            throw SpillError(.malformed, "\(name): the reply to SET is not OK")
         }
     }
 
@@ -91,13 +91,13 @@ private final class RedisConnection: SpillConnection {
         switch try exchange([Array("GET".utf8), Array(key.utf8)], most: most, within: timeout) {
         case .text(let bytes): return bytes
         case .none: return nil
-        case .number: throw SpillError(.nonsense, "\(name): the reply to GET is a number")
+        case .number: throw SpillError(.malformed, "\(name): the reply to GET is a number")
         }
     }
 
     func remove(_ key: String, within timeout: Duration) throws(SpillError) {
         guard case .number = try exchange([Array("DEL".utf8), Array(key.utf8)], most: 64, within: timeout) else {
-            throw SpillError(.nonsense, "\(name): the reply to DEL is not a number")
+            throw SpillError(.malformed, "\(name): the reply to DEL is not a number")
         }
     }
 
@@ -120,7 +120,7 @@ private final class RedisConnection: SpillConnection {
         while true {
             var reply: UnsafeMutableRawPointer?
             guard redisGetReplyFromReader(context, &reply) == REDIS_OK else {
-                throw SpillError(.nonsense, "\(name): the reply is not of Redis' protocol: \(Self.text(context))")
+                throw SpillError(.malformed, "\(name): the reply is not of Redis' protocol: \(Self.text(context))")
             }
             if let reply {
                 defer { freeReplyObject(reply) }
@@ -128,7 +128,7 @@ private final class RedisConnection: SpillConnection {
             }
             guard context.pointee.reader.pointee.len <= most + 1024 else {
                 throw SpillError(
-                    .nonsense, "\(name): the reply is longer than \(most) bytes, the maximum of a record")
+                    .malformed, "\(name): the reply is longer than \(most) bytes, the maximum of a record")
             }
             guard wait(POLLIN, until: deadline) else { throw late(timeout) }
             guard redisBufferRead(context) == REDIS_OK else { throw lost() }
@@ -159,12 +159,12 @@ private final class RedisConnection: SpillConnection {
             throw SpillError(.refused, "\(name) refused: \(String(decoding: bytes().prefix(200), as: UTF8.self))")
         case REDIS_REPLY_STRING, REDIS_REPLY_STATUS:
             guard reply.len <= most else {
-                throw SpillError(.nonsense, "\(name): the reply has \(reply.len) bytes, and a record at most \(most)")
+                throw SpillError(.malformed, "\(name): the reply has \(reply.len) bytes, and a record at most \(most)")
             }
             return .text(bytes())
         case REDIS_REPLY_INTEGER: return .number(reply.integer)
         case REDIS_REPLY_NIL: return .none
-        default: throw SpillError(.nonsense, "\(name): unexpected reply of type \(reply.type)")
+        default: throw SpillError(.malformed, "\(name): unexpected reply of type \(reply.type)")
         }
     }
 

@@ -39,7 +39,7 @@ public protocol SpillConnection: AnyObject {
 
 /// A failed request to a store.
 public struct SpillError: Error, Sendable, Hashable, CustomStringConvertible {
-    enum Kind: Sendable, Hashable { case unreachable, refused, unanswered, nonsense }
+    enum Kind: Sendable, Hashable { case unreachable, refused, unanswered, malformed }
 
     let kind: Kind
     /// The request, the store, and the reason.
@@ -58,7 +58,7 @@ public struct SpillError: Error, Sendable, Hashable, CustomStringConvertible {
     public static func unanswered(_ description: String) -> SpillError { .init(.unanswered, description) }
 
     /// Creates the error of an invalid answer: the store may have done anything.
-    public static func nonsense(_ description: String) -> SpillError { .init(.nonsense, description) }
+    public static func malformed(_ description: String) -> SpillError { .init(.malformed, description) }
 }
 #endif
 

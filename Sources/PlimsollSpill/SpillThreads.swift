@@ -96,7 +96,7 @@ extension SpillEngine {
                 if bytes == nil {
                     // The value may still be in the store.
                     forget(&state)
-                } else if error.kind == .unanswered || error.kind == .nonsense {
+                } else if error.kind == .unanswered || error.kind == .malformed {
                     state.unsure.insert(key)
                     if state.unsure.count > Self.mostUnsure { forget(&state) }
                 }

@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// The manager's loop runs at once for each reading. Between readings, the loop runs at the manager's pace, but at
 /// most fifty times a second. Under a manual clock those turns all see the same time, so they decide nothing new. If
-/// time moves as well, use ``whileSettled(_:)`` so that one turn sees both changes.
+/// time moves as well, use ``whileIdle(_:)`` so that one turn sees both changes.
 public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
     private struct State {
         var reading = PressureReading(at: .zero)
@@ -20,7 +20,7 @@ public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
         var isFailing = false
         var waiting: [CheckedContinuation<Void, Never>] = []
 
-        var isSettled: Bool { isAsleep && answered == calls }
+        var isIdle: Bool { isAsleep && answered == calls }
 
         /// Lets the loop run unless held. Returns true if the loop may run.
         mutating func awake() -> Bool {
@@ -28,10 +28,10 @@ public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
             return !isAsleep
         }
 
-        /// Holds the loop if it is settled. Returns true if the loop was settled.
+        /// Holds the loop if it is idle. Returns true if the loop was idle.
         mutating func hold() -> Bool {
-            if isSettled { holds += 1 }
-            return isSettled
+            if isIdle { holds += 1 }
+            return isIdle
         }
     }
 
@@ -82,31 +82,31 @@ public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
 
     /// Waits until the loop has seen the last reading and all wake-ups, and is idle. Work on other threads may still
     /// run. The loop has seen any such work that has ended and was reported.
-    public func settled() async {
+    public func waitUntilIdle() async {
         await withCheckedContinuation { continuation in
-            let isSettled = state.withLock { state in
-                if !state.isSettled { state.waiting.append(continuation) }
-                return state.isSettled
+            let isIdle = state.withLock { state in
+                if !state.isIdle { state.waiting.append(continuation) }
+                return state.isIdle
             }
-            if isSettled { continuation.resume() }
+            if isIdle { continuation.resume() }
         }
     }
 
-    /// Calls `change` when the loop is ``settled()``, and holds the loop meanwhile. The loop sees all changes of
+    /// Calls `change` when the loop is idle, and holds the loop meanwhile. The loop sees all changes of
     /// `change` at once.
     ///
     /// ```swift
-    /// await source.whileSettled {
+    /// await source.whileIdle {
     ///     clock.advance(by: .seconds(60))
     ///     source.push(usage: .mebibytes(500), limit: .mebibytes(512))
     /// }
-    /// await source.settled()
+    /// await source.waitUntilIdle()
     /// ```
     ///
     /// With separate calls, a turn in between would see the old reading a minute later, and might act on that.
     /// `change` must not wait for the loop.
-    public func whileSettled(_ change: () -> Void) async {
-        repeat { await settled() } while !state.withLock { $0.hold() }
+    public func whileIdle(_ change: () -> Void) async {
+        repeat { await waitUntilIdle() } while !state.withLock { $0.hold() }
         change()
         state.withLock { $0.holds -= 1 }
         loop.unpark()
@@ -126,7 +126,7 @@ public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
     public func wait(atMost limit: Duration) {
         let waiting = state.withLock { state in
             state.isAsleep = true
-            guard state.isSettled else { return [] as [CheckedContinuation<Void, Never>] }
+            guard state.isIdle else { return [] as [CheckedContinuation<Void, Never>] }
             return exchange(&state.waiting, [])
         }
         for continuation in waiting { continuation.resume() }

@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What becomes of objects that leave, and who hears of it.
+/// What becomes of objects that leave, and who is notified.
 @Suite(.timeLimit(.minutes(5))) struct MemoryCacheLeavingTests {
     typealias Citizens = MemoryCache<NSNumber, Citizen>
 

@@ -146,7 +146,7 @@ import Testing
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
             source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
-            await source.settled()
+            await source.waitUntilIdle()
             // The pass is over when it is reported.
             await until { manager.reports.contains(where: { $0.action == .release }) }
             #expect(cache.statistics.purged > 0 && cache.heldBytes == cache.totalCost)

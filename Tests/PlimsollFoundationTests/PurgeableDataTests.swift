@@ -46,7 +46,7 @@ import Testing
         // More than can escape at once, standing in another processor's list of pages to be sorted in (mm/swap.c).
         data.buffer.reclaim(pages: 7..<107)
         #expect(data.isContentDiscarded() && data.data == nil)
-        #expect(data.buffer.noticeDrops() > .zero, "a manager still hears of it")
+        #expect(data.buffer.noticeDrops() > .zero, "a manager is still notified")
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))

@@ -117,20 +117,20 @@ import Testing
         own.isSuspended = true
         for queue in [queue, open, own] { set.add(queue) }
         var seen: [[Int]] = []
-        func look() { seen.append([queue.maxConcurrentOperationCount, queue.isSuspended ? 0 : 1, own.isSuspended ? 0 : 1]) }
+        func record() { seen.append([queue.maxConcurrentOperationCount, queue.isSuspended ? 0 : 1, own.isSuspended ? 0 : 1]) }
         set.setPressure(.warning, isQuiescing: false)
-        look()
+        record()
         set.setPressure(.critical, isQuiescing: true)
-        look()
+        record()
         #expect(open.maxConcurrentOperationCount == 1)
         set.setPressure(.normal, isQuiescing: false)
-        look()
+        record()
         set.setState(.inactive)
-        look()
+        record()
         set.setState(.background)
-        look()
+        record()
         set.setState(.active)
-        look()
+        record()
         #expect(seen == [[4, 1, 0], [1, 1, 0], [8, 1, 0], [8, 0, 0], [1, 1, 0], [8, 1, 0]])
         #expect(open.maxConcurrentOperationCount == OperationQueue.defaultMaxConcurrentOperationCount)
     }

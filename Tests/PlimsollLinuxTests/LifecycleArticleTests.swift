@@ -178,8 +178,8 @@ private final class Election: Sendable {
 
     @Test func `environment changes are reported after a gap`() async throws {
         let (_, lifecycle, _) = onManualClock()
-        let told = Mutex<[EnvironmentChange]>([])
-        lifecycle.onEnvironmentChange("log") { change in told.withLock { $0.append(change) } }
+        let notified = Mutex<[EnvironmentChange]>([])
+        lifecycle.onEnvironmentChange("log") { change in notified.withLock { $0.append(change) } }
         let reader = Task {
             lifecycle.watch(file: "/etc/service.conf")
             for await change in lifecycle.environmentChanges {
@@ -187,10 +187,10 @@ private final class Election: Sendable {
             }
         }
         lifecycle.post(.custom("maintenance"), .flag(true))
-        await until { !told.withLock { $0.isEmpty } }
+        await until { !notified.withLock { $0.isEmpty } }
         reader.cancel()
         await reader.value
-        #expect(told.withLock { $0.map(\.kind) } == [.custom("maintenance")])
+        #expect(notified.withLock { $0.map(\.kind) } == [.custom("maintenance")])
     }
 
     @Test func `a scene connects and goes to the background`() async throws {

@@ -250,11 +250,11 @@ public final class TileRenderer: Sendable {
         let source = ScriptedPressureSource(), clock = ManualClock()
         let manager = ResourceManager(source: source, clock: clock)
         let running = Task { try await manager.run() }
-        await source.whileSettled {
+        await source.whileIdle {
             clock.advance(by: .seconds(60))
             source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
         }
-        await source.settled()
+        await source.waitUntilIdle()
         #expect(manager.level == .critical)
         running.cancel()
         try await running.value
@@ -290,19 +290,19 @@ public final class TileRenderer: Sendable {
         let page = try await pages.value(forKey: path) { try await render(path) }
         #expect(page == [47] && pages.statistics.hits == 0)
         let (levels, level) = AsyncStream.makeStream(of: (level: PressureLevel, isSimulated: Bool).self)
-        let heard = manager.observe(from: .critical) { event in level.yield((event.level, event.isSimulated)) }
+        let received = manager.observe(from: .critical) { event in level.yield((event.level, event.isSimulated)) }
         let registration = manager.observe(from: .warning) { event in
             logger.notice("memory short", metadata: ["level": "\(event.level)", "shortfall": "\(event.shortfall)"])
         }
         let running = Task { try await manager.run() }
         source.push(usage: .mebibytes(100), limit: .gibibytes(1))
-        await source.settled()
+        await source.waitUntilIdle()
         manager.simulate(.critical, for: .seconds(5))
         for await event in levels {
             #expect(event.level == .critical && event.isSimulated)
             break
         }
-        heard.cancel()
+        received.cancel()
         registration.cancel()
         running.cancel()
         try await running.value

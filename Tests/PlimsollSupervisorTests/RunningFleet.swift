@@ -15,8 +15,8 @@ final class RunningFleet: Sendable {
     let directory: Fixture.Directory
     let source = ScriptedPressureSource()
     let supervisor: Supervisor
-    private let heard = Mutex<[AuditRecord]>([])
-    private let told = Mutex<[String]>([])
+    private let received = Mutex<[AuditRecord]>([])
+    private let reported = Mutex<[String]>([])
     private let over = Mutex(false)
     /// What a former supervisor of this process has started, and nobody else waits for. A zombie would keep exit tests from being seen to end.
     private let inherited: [Int32]
@@ -37,18 +37,18 @@ final class RunningFleet: Sendable {
         options.policy.grace = .milliseconds(500)
         change(&options)
         supervisor = try Supervisor(units, options, source: source, root: root)
-        supervisor.onRecord { [weak self] record in self?.heard.withLock { $0.append(record) } }
-        supervisor.onProblem { [weak self] problem in self?.told.withLock { $0.append(problem) } }
+        supervisor.onRecord { [weak self] record in self?.received.withLock { $0.append(record) } }
+        supervisor.onProblem { [weak self] problem in self?.reported.withLock { $0.append(problem) } }
         let isStarted = Thread.start("supervisor") { [self] in
             if isFaulted { faults_join() }
-            do { try supervisor.run() } catch { told.withLock { $0.append("\(error)") } }
+            do { try supervisor.run() } catch { reported.withLock { $0.append("\(error)") } }
             over.withLock { $0 = true }
         }
         if !isStarted { throw SupervisorError("no thread") }
     }
 
-    var records: [AuditRecord] { heard.withLock { $0 } }
-    var problems: [String] { told.withLock { $0 } }
+    var records: [AuditRecord] { received.withLock { $0 } }
+    var problems: [String] { reported.withLock { $0 } }
     var isOver: Bool { over.withLock { $0 } }
     func report(_ name: String) -> UnitReport? { supervisor.reports.first { $0.name == name } }
     func state(_ name: String) -> UnitState? { report(name)?.state }

@@ -19,7 +19,7 @@ enum Workbench {
 
     /// What carries it ends with the tests.
     static func prefix() -> String {
-        _ = Leash.mark
+        _ = OrphanCleanup.mark
         return "plimsoll-test-\(getpid())-\(count.add(1, ordering: .relaxed).newValue)"
     }
 
@@ -42,7 +42,7 @@ enum Workbench {
     static func shell(_ script: String, in group: UnitGroup?) throws -> (child: Child, output: Output) {
         let output = Output()
         var launch = Child.Launch(["/bin/sh", "-c", script])
-        launch.environment = ["PATH": "/usr/bin:/bin", Leash.variable: Leash.mark]
+        launch.environment = ["PATH": "/usr/bin:/bin", OrphanCleanup.variable: OrphanCleanup.mark]
         launch.output = output.write
         let child = try Child.start(launch, in: group)
         output.closeWrite()
@@ -101,9 +101,9 @@ final class Output {
     /// Reads so many bytes; false if they don't come.
     func take(_ count: Int) -> Bool {
         var rest = count
-        var piece = [UInt8](repeating: 0, count: 4096)
+        var chunk = [UInt8](repeating: 0, count: 4096)
         while rest > 0, plimsoll_ready(read, POLLIN, 60_000) != 0 {
-            let taken = Glibc.read(read, &piece, min(rest, piece.count))
+            let taken = Glibc.read(read, &chunk, min(rest, chunk.count))
             if taken <= 0 { return false }
             rest -= taken
         }

@@ -33,11 +33,11 @@ package struct RunningManager {
 
     /// Moves time and calls `push`, and waits until the loop has seen both in one turn.
     package func turn(after step: Duration, _ push: () -> Void) async {
-        await source.whileSettled {
+        await source.whileIdle {
             clock.advance(by: step)
             push()
         }
-        await source.settled()
+        await source.waitUntilIdle()
     }
 
     /// The reports to come, from now on.

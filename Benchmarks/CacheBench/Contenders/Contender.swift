@@ -19,7 +19,7 @@ final class LocalContender<Key: Sendable>: Contender {
         var weight = 0
     }
 
-    /// Operations between two looks at the clock.
+    /// Operations between two readings of the clock.
     private static var chunk: Int { 1024 }
 
     /// - Parameters:

@@ -8,7 +8,8 @@ final class ExternalContender: Contender {
     /// Starts the program and waits until it is warm.
     init(_ peer: ExternalPeer, _ arguments: [String]) throws {
         name = peer.name
-        process = try ChildProcess("/usr/bin/env", ["env"] + peer.command + arguments, readsOutput: true, leashed: true)
+        process = try ChildProcess(
+            "/usr/bin/env", ["env"] + peer.command + arguments, readsOutput: true, endsWithParent: true)
         guard try answer() == "ready" else { throw Failure.failed("\(name) did not start") }
     }
 

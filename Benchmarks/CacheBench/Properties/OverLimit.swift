@@ -16,14 +16,14 @@ final class OverLimit: Sendable {
     private let isOver = Atomic(false)
     private let worstAfterInsert = Atomic(0)
     private let worstAfterChange = Atomic(0)
-    private let looks = Atomic(0)
+    private let checks = Atomic(0)
 
     struct Result {
         /// Largest sum of costs less the limit, in bytes, if positive: after an insert, and after a change of the limit.
         var afterInsert: Int
         var afterChange: Int
         /// Times that an inserter looked while the limit stood still.
-        var looks: Int
+        var checks: Int
         var changes: Int
     }
 
@@ -39,14 +39,14 @@ final class OverLimit: Sendable {
         SteadyClock.sleep(length)
         subject.isOver.store(true, ordering: .relaxed)
         for thread in threads { thread.join() }
-        let (looks, changes) = (subject.looks.load(ordering: .relaxed), subject.changes.load(ordering: .relaxed) / 2)
-        guard looks > 1000, changes > 10 else {
-            throw Failure.failed("the limit was hardly put to the test: \(looks) looks, \(changes) changes")
+        let (checks, changes) = (subject.checks.load(ordering: .relaxed), subject.changes.load(ordering: .relaxed) / 2)
+        guard checks > 1000, changes > 10 else {
+            throw Failure.failed("the limit was hardly put to the test: \(checks) checks, \(changes) changes")
         }
         return Result(
             afterInsert: subject.worstAfterInsert.load(ordering: .relaxed),
             afterChange: subject.worstAfterChange.load(ordering: .relaxed),
-            looks: looks,
+            checks: checks,
             changes: changes)
     }
 
@@ -75,7 +75,7 @@ final class OverLimit: Sendable {
         let excess = cache.byteCount - cache.limit.bytes
         atomicMemoryFence(ordering: .acquiring)
         guard before % 2 == 0, changes.load(ordering: .relaxed) == before else { return }
-        looks.wrappingAdd(1, ordering: .relaxed)
+        checks.wrappingAdd(1, ordering: .relaxed)
         worstAfterInsert.max(excess, ordering: .relaxed)
     }
 }

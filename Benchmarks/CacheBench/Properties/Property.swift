@@ -91,7 +91,7 @@ enum Property: String, CaseIterable {
 
     private func overLimit() throws -> String? {
         let result = try OverLimit.measure(for: .seconds(3))
-        Output.line("# 4 threads insert, one changes the limit: \(result.looks) looks, \(result.changes) changes")
+        Output.line("# 4 threads insert, one changes the limit: \(result.checks) checks, \(result.changes) changes")
         CacheBench.figure("cache.over-limit", Double(result.afterInsert), "bytes")
         CacheBench.figure("cache.over-limit.after-change", Double(result.afterChange), "bytes")
         let excess = max(result.afterInsert, result.afterChange)

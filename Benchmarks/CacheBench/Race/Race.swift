@@ -6,7 +6,7 @@ struct Race {
     /// - Parameters:
     ///   - rounds: those that count; one before them warms up.
     ///   - length: of each heat.
-    func run(rounds: Int, length: Duration) throws -> Standings {
+    func run(rounds: Int, length: Duration) throws -> RaceResult {
         var heats: [[Int: [Heat]]] = contenders.map { _ in [:] }
         for round in 0...rounds {
             for threads in 1...Keys.threads {
@@ -16,16 +16,16 @@ struct Race {
                 }
             }
         }
-        return Standings(
+        return RaceResult(
             workload: workload,
             rows: zip(contenders, heats).map { contender, heats in
-                Standings.Row(name: contender.name, one: heats[1] ?? [], two: heats[2] ?? [])
+                RaceResult.Row(name: contender.name, one: heats[1] ?? [], two: heats[2] ?? [])
             })
     }
 }
 
 /// How a race went.
-struct Standings: Codable {
+struct RaceResult: Codable {
     let workload: String
     let rows: [Row]
 
@@ -55,7 +55,7 @@ struct Standings: Codable {
     }
 }
 
-extension Standings.Row {
+extension RaceResult.Row {
     /// Throughput of two threads over that of one: the middle of the rounds.
     var scaling: Double? {
         median(

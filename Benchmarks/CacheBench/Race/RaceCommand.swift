@@ -3,7 +3,7 @@ import Foundation
 
 /// One race, in a process that has done nothing else.
 ///
-/// What raced before leaves a heap in pieces, on which ten thousand new objects lie on as many pages: then they, and not who hands them out, are what is measured.
+/// What raced before leaves a fragmented heap, on which ten thousand new objects lie on as many pages: then they, and not who hands them out, are what is measured.
 struct RaceCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_race", shouldDisplay: false)
 
@@ -14,13 +14,13 @@ struct RaceCommand: ParsableCommand {
     func run() throws {
         try reportingFailure {
             let race = try Workloads(externals: terms.externals).race(workload)
-            let standings = try race.run(rounds: terms.rounds, length: .milliseconds(terms.milliseconds))
-            try File.write(String(decoding: JSONEncoder().encode(standings), as: UTF8.self), to: into)
+            let results = try race.run(rounds: terms.rounds, length: .milliseconds(terms.milliseconds))
+            try File.write(String(decoding: JSONEncoder().encode(results), as: UTF8.self), to: into)
         }
     }
 
     /// How a race on `terms` goes, by a new process of this program.
-    static func run(_ workload: String, on terms: RaceTerms) throws -> Standings {
+    static func run(_ workload: String, on terms: RaceTerms) throws -> RaceResult {
         let file = FileManager.default.temporaryDirectory.appending(
             path: "cache-bench-\(ProcessInfo.processInfo.processIdentifier)-\(workload).json")
         defer { try? FileManager.default.removeItem(at: file) }
@@ -29,7 +29,7 @@ struct RaceCommand: ParsableCommand {
         guard ending == .exited(0) else {
             throw Failure.failed("the race \(workload) ended with status \(ending.status)")
         }
-        return try JSONDecoder().decode(Standings.self, from: Data(contentsOf: file))
+        return try JSONDecoder().decode(RaceResult.self, from: Data(contentsOf: file))
     }
 }
 

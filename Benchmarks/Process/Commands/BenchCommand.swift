@@ -41,13 +41,13 @@ struct IdleBench: ParsableCommand {
             Bench.figure("idle.cpu", far.processorPercent, "percent")
             // 22 % left, just above the warning line at 20 %: as close to the limit as possible with nothing to do.
             let near = try Bench(limit: limit).idle(
-                cache: limit * 0.25, live: limit * 0.50, settling: .seconds(8), for: .seconds(seconds))
+                cache: limit * 0.25, live: limit * 0.50, warmUp: .seconds(8), for: .seconds(seconds))
             Bench.figure("near.wakeups", near.wakeupsPerSecond, "per_second")
             Bench.figure("near.cpu", near.processorPercent, "percent")
             Bench.figure("near.purges", Double(near.purges), "count")
             // A separate run: reading clocks in each turn would count as the library's work above.
             let timed = try Bench(limit: limit).idle(
-                cache: limit * 0.25, live: limit * 0.50, timed: true, settling: .seconds(8),
+                cache: limit * 0.25, live: limit * 0.50, timed: true, warmUp: .seconds(8),
                 for: .seconds(min(10, seconds)))
             if let turn = timed.turnProcessorMicroseconds { Bench.figure("loop.turn", turn, "us") }
             if let turn = timed.turnWallMicroseconds { Bench.figure("loop.turn-wall", turn, "us") }
@@ -70,7 +70,7 @@ struct ResidentBench: ParsableCommand {
             for _ in 0..<runs {
                 for managed in [false, true] {
                     let result = try Bench(limit: .mebibytes(512)).idle(
-                        cache: .mebibytes(16), managed: managed, settling: .seconds(1), for: .seconds(1))
+                        cache: .mebibytes(16), managed: managed, warmUp: .seconds(1), for: .seconds(1))
                     if managed {
                         with.append(Double(result.residentBytes))
                     } else {
@@ -133,7 +133,7 @@ struct IdlerCommand: AsyncParsableCommand {
     @Option var cache: ByteCount
     @Option var live: ByteCount
     @Option var seconds: Double
-    @Option var settling: Double
+    @Option var warmUp: Double
     @Flag var managed = false
     @Flag var timed = false
 
@@ -142,7 +142,7 @@ struct IdlerCommand: AsyncParsableCommand {
         Output.line(
             JSONLine.encode(
                 try await idler.idle(
-                    managed: managed, timed: timed, settling: .seconds(settling), for: .seconds(seconds))))
+                    managed: managed, timed: timed, warmUp: .seconds(warmUp), for: .seconds(seconds))))
     }
 }
 

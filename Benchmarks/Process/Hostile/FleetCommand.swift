@@ -73,7 +73,7 @@ private final class FleetPlay: Sendable {
             // Free enough memory before a frozen unit would be ended, or once the throttle is on.
             let isEnough =
                 phase == .throttle
-                ? record.action == .throttle(true) && record.result != nil : record.action.kind == .pushOut
+                ? record.action == .throttle(true) && record.result != nil : record.action.kind == .reclaim
             if isEnough { source.push(usage: .zero, limit: .gibibytes(1)) }
         }
         supervisor.withLock { $0 = made }
@@ -121,7 +121,7 @@ private final class FleetPlay: Sendable {
             wait { guardian.map { $0 != old } ?? false }
             // The new guard receives the state of the old one within this time.
             SteadyClock.sleep(.milliseconds(20))
-        case .freeze, .pushOut:
+        case .freeze, .reclaim:
             source.push(usage: .gibibytes(1), limit: .gibibytes(1))
             wait { has { $0.action == .resume(.room) && $0.result != nil } }
         case .throttle:

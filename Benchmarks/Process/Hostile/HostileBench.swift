@@ -55,7 +55,7 @@ private struct HostileRun {
             clear(group)
         }
         try waitFor("the service has not started") { !starts.isEmpty }
-        // Let the supervisor settle.
+        // Let the supervisor become idle.
         SteadyClock.sleep(.milliseconds(300))
         try doHarm(to: supervisor, &others)
         let (killed, count) = (starts.last ?? 0, starts.count)
@@ -91,7 +91,7 @@ private struct HostileRun {
         let child = try ChildProcess(
             ChildProcess.itself, ["plimsoll-bench", "_hostile"] + arguments + ["--directory", directory],
             readsOutput: true,
-            leashed: true)
+            endsWithParent: true)
         do {
             try waitFor("a hostile process has not started") { child.output?.lines().contains("sent") ?? false }
         } catch {

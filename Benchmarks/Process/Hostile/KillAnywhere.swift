@@ -84,7 +84,7 @@ private final class KillRun {
                 "plimsoll-bench", "_fleet", "--directory", directory, "--prefix", fleet.prefix, "--phase",
                 phase.rawValue,
                 "--part", part.rawValue,
-            ], readsOutput: true, leashed: true)
+            ], readsOutput: true, endsWithParent: true)
         let deadline = SteadyClock.now + bound * 6
         while child.output?.lines().contains("ready") != true {
             guard child.poll() == nil, SteadyClock.now < deadline else {

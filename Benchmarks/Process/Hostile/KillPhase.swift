@@ -17,7 +17,7 @@ enum KillPhase: String, CaseIterable, ExpressibleByArgument {
     /// A unit goes to the background, is frozen, loses the page cache and is thawed.
     case freeze
     /// The same; the killed thread is the one that reclaims memory.
-    case pushOut = "push-out"
+    case reclaim
     /// A unit in the background is throttled, and then gets processor time back.
     case throttle
     /// A unit is asked to end, and the unit's current usage becomes the limit.
@@ -34,7 +34,7 @@ enum KillPhase: String, CaseIterable, ExpressibleByArgument {
     /// True if the phase ends with `run()`.
     var isUntilEnd: Bool { self == .stop || self == .leave }
     /// Name of the thread whose system calls are counted; `nil` for the first thread.
-    var thread: String? { self == .pushOut ? "plimsoll-action" : nil }
+    var thread: String? { self == .reclaim ? "plimsoll-action" : nil }
 
     /// The unit that most phases act on.
     static let subject = "batch"
@@ -73,7 +73,7 @@ enum KillPhase: String, CaseIterable, ExpressibleByArgument {
         var policy = SupervisorPolicy()
         // Disable actions that this harness does not check.
         policy.foregroundPatience = .seconds(3600)
-        (policy.roomHold, policy.leastPushOut) = (.zero, .zero)
+        (policy.roomHold, policy.leastReclaim) = (.zero, .zero)
         policy.leaveTime = self == .throttle ? .seconds(3600) : .zero
         policy.grace = part == .next ? .milliseconds(500) : .seconds(10)
         return policy

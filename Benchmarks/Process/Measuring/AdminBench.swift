@@ -118,7 +118,7 @@ struct AdminServiceCommand: AsyncParsableCommand {
         filler?.detach()
         if !calm { PlainThread { Ballast(limit: limit).hold(until: isOver) }?.detach() }
         async let _: Void = manager.run()
-        await Leash.end()
+        await ParentPipe.waitUntilClosed()
         isOver.raise()
     }
 

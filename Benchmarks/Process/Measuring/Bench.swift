@@ -8,7 +8,7 @@ struct Bench {
     /// Runs an idle service in a new group and returns the cost. `beside` may start other processes in the group.
     func idle(
         cache: ByteCount, live: ByteCount = .zero, managed: Bool = true, timed: Bool = false,
-        settling: Duration = .seconds(2), for length: Duration,
+        warmUp: Duration = .seconds(2), for length: Duration,
         beside: (LimitedGroup) throws -> ChildProcess? = { _ in nil }, atEnd: (LimitedGroup) -> Void = { _ in }
     ) throws -> Idler.Result {
         let signals = SignalQueue(), group = try makeGroup()
@@ -17,14 +17,14 @@ struct Bench {
             "_idler", "--cache", "\(cache.bytes)", "--live", "\(live.bytes)", "--seconds", "\(length.inSeconds)",
         ]
         arguments +=
-            ["--settling", "\(settling.inSeconds)"] + (managed ? ["--managed"] : []) + (timed ? ["--timed"] : [])
+            ["--warm-up", "\(warmUp.inSeconds)"] + (managed ? ["--managed"] : []) + (timed ? ["--timed"] : [])
         let child = try group.startPart(arguments)
         defer { child.end(within: .zero) }
         let neighbour = try beside(group)
         defer { neighbour?.end(within: .zero) }
 
         var result: Idler.Result?
-        try Self.wait(for: child, signals, until: SteadyClock.now + settling + length + .seconds(60))
+        try Self.wait(for: child, signals, until: SteadyClock.now + warmUp + length + .seconds(60))
         for line in child.output?.lines() ?? [] { result = try? JSONLine.decode(Idler.Result.self, from: line) }
         atEnd(group)
         guard let result, child.ending == .exited(0) else {

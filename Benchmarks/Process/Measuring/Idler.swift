@@ -46,9 +46,9 @@ final class Idler: Sendable {
 
     /// Idles, either with a manager and a registered cache or without a manager.
     ///
-    /// - Parameter settling: time before measuring begins, in which levels may fall and first-time work is done.
-    func idle(managed: Bool, timed: Bool, settling: Duration, for length: Duration) async throws -> Result {
-        guard managed else { return try await measure(settling, length, nil) }
+    /// - Parameter warmUp: time before measuring begins, in which levels may fall and first-time work is done.
+    func idle(managed: Bool, timed: Bool, warmUp: Duration, for length: Duration) async throws -> Result {
+        guard managed else { return try await measure(warmUp, length, nil) }
         let source = LinuxPressureSource()
         let timer = timed ? TurnTimer(source) : nil
         let manager = ResourceManager(
@@ -63,7 +63,7 @@ final class Idler: Sendable {
             }
         }
         waker??.detach()
-        var result = try await measure(settling, length, timer)
+        var result = try await measure(warmUp, length, timer)
         isMeasured.store(true, ordering: .relaxed)
         result.purges = manager.reports.count { $0.action == .release }
         result.warnings = warnings.load(ordering: .relaxed)
@@ -80,10 +80,10 @@ final class Idler: Sendable {
         }
     }
 
-    private func measure(_ settling: Duration, _ length: Duration, _ timer: TurnTimer?) async throws -> Result {
+    private func measure(_ warmUp: Duration, _ length: Duration, _ timer: TurnTimer?) async throws -> Result {
         // Sleep on a thread, not in a task: the runtime's timers wake up now and then by themselves.
         try await PlainThread.run { [self] in
-            SteadyClock.sleep(settling)
+            SteadyClock.sleep(warmUp)
             timer?.reset()
             return sleepAndMeasure(length, timer)
         }

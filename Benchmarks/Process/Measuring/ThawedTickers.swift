@@ -23,7 +23,7 @@ struct ThawedTickers {
             Ticker("\($0)", every: .milliseconds(1000 + 37_000 * $0 / count), makesUp: $0 % 10 == 0) { _ in }
         }
         for ticker in tickers { set.add(ticker) }
-        func settled() async -> [UInt64] {
+        func ticksOnceIdle() async -> [UInt64] {
             for ticker in tickers { while ticker.isRunning { await Task.yield() } }
             return tickers.map(\.ticks)
         }
@@ -31,13 +31,13 @@ struct ThawedTickers {
         let steps = 400
         for _ in 0..<steps {
             clock.advance(by: ManualClock.step)
-            _ = await settled()
+            _ = await ticksOnceIdle()
         }
-        let before = await settled()
+        let before = await ticksOnceIdle()
         clock.freeze(for: freeze)
-        let thawed = await settled()
+        let thawed = await ticksOnceIdle()
         clock.advance(by: .milliseconds(100))
-        let after = await settled()
+        let after = await ticksOnceIdle()
         return Result(
             most: zip(thawed, before).map { $0 - $1 }.max() ?? 0,
             first: zip(after, before).reduce(0) { $0 + $1.0 - $1.1 },

@@ -6,7 +6,7 @@ import Synchronization
 
 /// Volatile memory with known contents, which is read while the kernel reclaims pages.
 protocol Tortured: Sendable {
-    /// Reads one piece chosen by `random` and checks every byte. Rebuilds the piece if its contents are gone.
+    /// Reads one block chosen by `random` and checks every byte. Rebuilds the block if its contents are gone.
     func read(_ random: inout SeededGenerator) -> Torture.Tally
 
     /// Has the kernel reclaim some of the memory now.
@@ -20,7 +20,7 @@ final class Torture: Sendable {
         /// Number of pages made readable and checked word for word.
         var reads = 0
         var wrongBytes = 0
-        /// Number of pieces found gone.
+        /// Number of blocks found gone.
         var dropped = 0
     }
 
@@ -40,11 +40,11 @@ final class Torture: Sendable {
         self.squeeze = squeeze
     }
 
-    /// Minimum of reclaimed pieces; fewer prove little. On a busy machine much may be read before the kernel reclaims
+    /// Minimum of reclaimed blocks; fewer prove little. On a busy machine much may be read before the kernel reclaims
     /// any.
     private static let leastDropped = 100
 
-    /// Runs until `goal` pages were read and enough pieces were reclaimed, or the time is up.
+    /// Runs until `goal` pages were read and enough blocks were reclaimed, or the time is up.
     func run(readers: Int, reads goal: Int, for length: Duration) throws -> Tally {
         let start = SteadyClock.now
         var threads = (0..<readers).compactMap { reader in
@@ -86,7 +86,7 @@ final class Torture: Sendable {
                 Self.takeAndGiveBack(squeeze)
             } else {
                 victim.reclaim(&random)
-                // Without a pause, no piece would live long enough to be read twice.
+                // Without a pause, no block would live long enough to be read twice.
                 SteadyClock.sleep(.microseconds(20))
             }
         }

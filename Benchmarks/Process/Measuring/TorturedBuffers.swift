@@ -5,7 +5,7 @@ import Synchronization
 
 /// `PurgeableBuffer`s of several sizes. Each word identifies the word's buffer and position.
 final class TorturedBuffers: Tortured {
-    private final class Piece: Sendable {
+    private final class Block: Sendable {
         let identity: UInt64
         let buffer: PurgeableBuffer
 
@@ -42,12 +42,12 @@ final class TorturedBuffers: Tortured {
 
     private final class Slot: Sendable {
         let byteCount: Int
-        let piece: Mutex<Piece>
+        let block: Mutex<Block>
         var pages: Int { (byteCount + page - 1) / page }
 
-        init(_ piece: Piece, byteCount: Int) {
+        init(_ block: Block, byteCount: Int) {
             self.byteCount = byteCount
-            self.piece = Mutex(piece)
+            self.block = Mutex(block)
         }
     }
 
@@ -64,7 +64,7 @@ final class TorturedBuffers: Tortured {
         var slots: [Slot] = [], sum = 0
         while sum < total.bytes || slots.isEmpty {
             let size = Self.sizes[slots.count % Self.sizes.count]
-            slots.append(Slot(Piece(UInt64(slots.count), byteCount: size), byteCount: size))
+            slots.append(Slot(Block(UInt64(slots.count), byteCount: size), byteCount: size))
             sum += size
         }
         self.slots = slots
@@ -73,11 +73,11 @@ final class TorturedBuffers: Tortured {
 
     func read(_ random: inout SeededGenerator) -> Torture.Tally {
         let index = Int.random(in: slots.indices, using: &random), slot = slots[index]
-        let piece = slot.piece.withLock { $0 }
+        let block = slot.block.withLock { $0 }
         latest.store(index, ordering: .relaxed)
-        if let wrong = piece.wrongBytes() { return Torture.Tally(reads: slot.pages, wrongBytes: wrong) }
-        let next = Piece(made.wrappingAdd(1, ordering: .relaxed).newValue, byteCount: slot.byteCount)
-        slot.piece.withLock { current in if current === piece { current = next } }
+        if let wrong = block.wrongBytes() { return Torture.Tally(reads: slot.pages, wrongBytes: wrong) }
+        let next = Block(made.wrappingAdd(1, ordering: .relaxed).newValue, byteCount: slot.byteCount)
+        slot.block.withLock { current in if current === block { current = next } }
         return Torture.Tally(dropped: 1)
     }
 
@@ -86,7 +86,7 @@ final class TorturedBuffers: Tortured {
             Bool.random(using: &random)
             ? latest.load(ordering: .relaxed) : Int.random(in: slots.indices, using: &random)
         let pages = slots[index].pages, first = Int.random(in: 0..<pages, using: &random)
-        let piece = slots[index].piece.withLock { $0 }
-        piece.buffer.reclaim(pages: first..<min(pages, first + Int.random(in: 1...8, using: &random)))
+        let block = slots[index].block.withLock { $0 }
+        block.buffer.reclaim(pages: first..<min(pages, first + Int.random(in: 1...8, using: &random)))
     }
 }

@@ -26,7 +26,7 @@ struct IdleFleet {
             [
                 "supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "fleet",
                 "--own-leaf",
-            ], leashed: false)
+            ], endsWithParent: false)
         defer { supervisor.signal(SIGTERM); supervisor.end(within: .seconds(30)) }
         let deadline = SteadyClock.now + .seconds(60)
         while processes(below: group.memory) < units {

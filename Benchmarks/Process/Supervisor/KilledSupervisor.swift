@@ -11,13 +11,13 @@ struct KilledSupervisor {
     func measure(runs: Int) throws {
         var random = SeededGenerator(seed: 1), longest = Duration.zero, frozen = 0
         for _ in 1...runs {
-            let (wasFrozen, stood) = try ScratchDirectory.with("killed") { directory in
+            let (wasFrozen, frozenFor) = try ScratchDirectory.with("killed") { directory in
                 let trio = try Trio(limit: .mebibytes(256), directory: directory, maker: GroupMaker(), signals: signals)
                 // Counted from the first action: some kills hit the supervisor while it watches, most while it acts.
                 return try trio.killSupervisor(after: .milliseconds(Int.random(in: 0...600, using: &random)))
             }
             frozen += wasFrozen ? 1 : 0
-            longest = max(longest, stood)
+            longest = max(longest, frozenFor)
         }
         Output.line("# the supervisor killed \(runs) times (seed 1), \(frozen) times while a unit was suspended")
         Output.line("figure supervisor.killed.frozen-longest \(Text.number(longest.inSeconds, decimals: 3)) s")
@@ -32,7 +32,7 @@ extension Trio {
     /// them.
     ///
     /// - Returns: true if a unit was frozen at the kill, and the time from the kill until the last one ran again.
-    func killSupervisor(after delay: Duration) throws -> (wasFrozen: Bool, stood: Duration) {
+    func killSupervisor(after delay: Duration) throws -> (wasFrozen: Bool, frozenFor: Duration) {
         defer { cleanUp() }
         try startSupervisor()
         let deadline = SteadyClock.now + .seconds(20)

@@ -123,16 +123,18 @@ struct PeerPlay {
 
         private static var kills: Int { ControlFile.number("/proc/vmstat", key: "oom_kill") ?? 0 }
 
-        mutating func poll() -> PeerRecord.Look {
-            var look = PeerRecord.Look()
+        mutating func poll() -> PeerRecord.Sample {
+            var sample = PeerRecord.Sample()
             for name in Trio.members.map(\.name) {
-                if !(ControlFile.text(play.group(of: name) + "/cgroup.procs") ?? "").isEmpty { look.alive.insert(name) }
+                if !(ControlFile.text(play.group(of: name) + "/cgroup.procs") ?? "").isEmpty {
+                    sample.alive.insert(name)
+                }
                 let count = UnitService.accepted(name, in: play.directory)
-                if accepted.updateValue(count ?? 0, forKey: name) != count { look.serving.insert(name) }
+                if accepted.updateValue(count ?? 0, forKey: name) != count { sample.serving.insert(name) }
             }
             // Read after the processes: the kernel counts a kill before the process is gone.
-            look.kills = Self.kills - killsBefore
-            return look
+            sample.kills = Self.kills - killsBefore
+            return sample
         }
     }
 

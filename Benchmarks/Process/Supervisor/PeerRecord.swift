@@ -4,7 +4,7 @@ import PlimsollDemos
 /// Outcome of the trio as services of systemd. All times are since all of them had begun.
 struct PeerRecord {
     /// One observation of all members.
-    struct Look {
+    struct Sample {
         /// Members that have processes.
         var alive: Set<String> = []
         /// Members that have accepted an order since the previous observation.
@@ -34,13 +34,13 @@ struct PeerRecord {
 
     init(keeper: PeerPlay.Keeper, length: Duration) { (self.keeper, self.length) = (keeper, length) }
 
-    mutating func take(_ look: Look, at: Duration) {
-        for name in Trio.members.map(\.name) where begun.contains(name) && !look.alive.contains(name) && !hasEnded(name)
-        {
-            ends.append(End(name: name, at: at, isKernels: look.kills > ends.count(where: \.isKernels)))
+    mutating func take(_ sample: Sample, at: Duration) {
+        for name in Trio.members.map(\.name)
+        where begun.contains(name) && !sample.alive.contains(name) && !hasEnded(name) {
+            ends.append(End(name: name, at: at, isKernels: sample.kills > ends.count(where: \.isKernels)))
         }
-        begun.formUnion(look.alive)
-        for name in look.serving {
+        begun.formUnion(sample.alive)
+        for name in sample.serving {
             pauses[name, default: .zero] += Self.pause(from: servedAt[name] ?? .zero, to: at)
             servedAt[name] = at
         }

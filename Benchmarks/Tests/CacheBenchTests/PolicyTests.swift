@@ -77,7 +77,7 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
 
     @Test func `a ghost that comes back goes to the main queue`() {
         var s3fifo = ReferenceS3FIFO(capacity: 10, keyCount: 26)
-        // a is pushed out by k and returns; eleven newcomers later it is still there, as it has left their queue.
+        // a is evicted for k and returns; eleven newcomers later it is still there, as it has left their queue.
         #expect(draw("abcdefghijka" + "lmnopqrstuv" + "a") { s3fifo.request($0) }.last == "+")
     }
 

@@ -30,11 +30,11 @@ package final class Pause: Sendable {
     /// Waits for `delay`. Returns true once that has passed, false if another task ends the wait or the task is
     /// cancelled.
     ///
-    /// - Parameter heedsCancellation: true if cancelling the task ends the wait.
-    package func wait(_ delay: Duration, on alarms: Alarms, heedsCancellation: Bool = true) async -> Bool {
+    /// - Parameter endsOnCancellation: true if cancelling the task ends the wait.
+    package func wait(_ delay: Duration, on alarms: Alarms, endsOnCancellation: Bool = true) async -> Bool {
         let alarm = alarms.set(.timer, after: delay) { self.end(true) }
         defer { alarm.cancel() }
-        guard heedsCancellation else { return await wait() }
+        guard endsOnCancellation else { return await wait() }
         return await withTaskCancellationHandler {
             await wait()
         } onCancel: {

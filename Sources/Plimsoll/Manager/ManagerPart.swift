@@ -73,17 +73,17 @@ extension ResourceManager {
     ///
     /// Two threads may both create a part; one part joins, and both threads receive that one.
     public func part<Part: ManagerPart>(_ type: Part.Type = Part.self, orJoin make: () -> Part) -> Part {
-        let (part, standing) = parts.joined.part(orAdd: make)
-        if standing != .known { part.joined() }
-        if standing == .late { parts.threads.run { await part.prepare() } }
+        let (part, joinTime) = parts.joined.part(orAdd: make)
+        if joinTime != .known { part.joined() }
+        if joinTime == .late { parts.threads.run { await part.prepare() } }
         return part
     }
 }
 
 /// The parts that have joined a manager, in order.
 final class JoinedParts: Sendable {
-    /// The relation of a part to the manager's run, when the part is asked for.
-    enum Standing {
+    /// The time at which a part joined, relative to the manager's run.
+    enum JoinTime {
         /// The part had joined before.
         case known
         /// The part has joined now, before the run.
@@ -116,7 +116,7 @@ final class JoinedParts: Sendable {
     }
 
     /// Returns the part of that type. Calls `make` outside the lock if there is none.
-    func part<Part: ManagerPart>(orAdd make: () -> Part) -> (part: Part, standing: Standing) {
+    func part<Part: ManagerPart>(orAdd make: () -> Part) -> (part: Part, joinTime: JoinTime) {
         if let part = all.lazy.compactMap({ $0 as? Part }).first { return (part, .known) }
         let made = make()
         return state.withLock { state in

@@ -37,7 +37,7 @@ package final class ManagerParts: Sendable {
 
     let shutdown: ShutdownPlan
     /// Asks a supervisor to freeze this process.
-    let standstill = StandstillRequest()
+    let suspension = SuspensionRequest()
     let policy: Mutex<PressurePolicy>
     /// True if actions are only decided and reported. Relaxed: the loop reads the flag each turn, and a delay of
     /// one turn does no harm.

@@ -61,7 +61,7 @@ extension Bool {
 ///
 /// One link at a time carries the request, the one opened last. No call here blocks, because the pressure loop
 /// calls this type.
-final class StandstillRequest: Sendable {
+final class SuspensionRequest: Sendable {
     private struct State {
         var number: UInt64 = 0
         var ask: (@Sendable () -> String?)?
@@ -100,7 +100,7 @@ extension ResourceManager {
     /// Passes a ladder's `suspend` action to `ask`, until the registration is cancelled. `ask` returns `nil` if a
     /// supervisor was asked, else the reason why none can be asked. The pressure loop calls `ask`, which must
     /// neither block nor allocate.
-    package func carryStandstill(_ ask: @escaping @Sendable () -> String?) -> Registration {
-        parts.standstill.connect(ask)
+    package func onSuspensionRequest(_ ask: @escaping @Sendable () -> String?) -> Registration {
+        parts.suspension.connect(ask)
     }
 }

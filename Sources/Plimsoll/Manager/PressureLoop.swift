@@ -59,7 +59,8 @@ struct PressureLoop {
             // pairs: `min` of four arguments allocates an array, and the loop allocates nothing.
             let soonest = min(pace, assessment.level > .normal ? recovery : pace)
             let wait = min(
-                soonest, min(response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
+                soonest,
+                min(response.nextReadingWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
             comeBy(next: wait)
             endFirst(&isFirst)
             source.wait(atMost: wait)

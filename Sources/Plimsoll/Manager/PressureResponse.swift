@@ -42,10 +42,10 @@ struct PressureResponse {
     private var isDryRun: Bool { parts.isDryRun.load(ordering: .relaxed) }
 
     /// Upper bound of the time to the next reading, independent of the pace.
-    var lookWithin: Duration { volatile.lookWithin }
+    var nextReadingWithin: Duration { volatile.nextReadingWithin }
 
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
-        settle(assessment, reading)
+        recordFinishedRelease(assessment, reading)
         let allowance = ramp.allowance(room: assessment.room, level: assessment.present, at: assessment.at)
         parts.meter.allow(isDryRun ? .max : allowance, since: reading.charged)
         parts.purger.publish(isNeedGone: assessment.observed == .normal && assessment.room ?? .max > .zero)
@@ -159,7 +159,7 @@ struct PressureResponse {
         var report = report(action, assessment)
         if isDryRun {
             report.outcome = .dryRun
-        } else if let refusal = parts.standstill.ask() {
+        } else if let refusal = parts.suspension.ask() {
             report.outcome = .refused(refusal)
         }
         parts.report(report)
@@ -198,7 +198,7 @@ struct PressureResponse {
 
     // MARK: Following up
 
-    private mutating func settle(_ assessment: PressureAssessment, _ reading: PressureReading) {
+    private mutating func recordFinishedRelease(_ assessment: PressureAssessment, _ reading: PressureReading) {
         if let report = parts.purger.takeFinished() {
             governor.finished(report, at: assessment.at, available: reading.available)
             mayHoldElsewhere = parts.purgeables.hasUnmetered && report.released > .zero

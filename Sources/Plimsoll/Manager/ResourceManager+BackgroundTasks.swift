@@ -97,8 +97,8 @@ extension ResourceManager {
     @discardableResult
     public func persistHandovers(in store: any StateStore) -> String? { parts.tasks.handovers.persist(in: store) }
 
-    /// Returns handed-over work that is not accepted, oldest first, including the work of earlier runs. Each piece
-    /// is returned once per run. Call `accept()` when a piece is done, else the next start receives the piece
+    /// Returns handed-over work that is not accepted, oldest first, including the work of earlier runs. Each work item
+    /// is returned once per run. Call `accept()` when a work item is done, else the next start receives the item
     /// again.
     public func claimHandovers() -> [Handover] { parts.tasks.handovers.claim() }
 }

@@ -186,7 +186,7 @@ struct Ending {
         let saving = Pause()
         parts.threads.run {
             let end = ManagerEnd(isForPressure: true, budget: grace) { limit in
-                _ = await saving.wait(limit, on: alarms, heedsCancellation: false)
+                _ = await saving.wait(limit, on: alarms, endsOnCancellation: false)
             }
             for part in joined { _ = await part.finish(end) }
             await parts.endTasks(allowsOwnEnd: false) { max(.zero, deadline - time.elapsed()) }

@@ -11,7 +11,7 @@ struct VolatileResponse {
     private var idleAt = Duration.zero
     private var reportedAt: Duration?
     /// Upper bound of the time to the next reading, to keep the margin.
-    private(set) var lookWithin = Duration.seconds(3600)
+    private(set) var nextReadingWithin = Duration.seconds(3600)
 
     /// Pause between calls of `giveBackIdle`. Idle memory is recognized only after minutes, and each call wakes a
     /// thread.
@@ -21,7 +21,7 @@ struct VolatileResponse {
     static let reportPause = Duration.seconds(5)
     /// Shortest interval between readings for the margin. More frequent readings would cost more than a page fault
     /// that reclaims.
-    static let shortestLook = Duration.milliseconds(10)
+    static let shortestInterval = Duration.milliseconds(10)
 
     init(parts: ManagerParts) { self.parts = parts }
 
@@ -39,7 +39,7 @@ struct VolatileResponse {
         let allowance = verdict.allowance == .max ? .max : ramp.portion(of: verdict.allowance)
         // The allowance excludes the excess: memory to be released must not be taken again.
         parts.volatileMeter.allow(isDryRun ? .max : allowance, since: reading.volatile - verdict.excess)
-        lookWithin = timeToLook(assessment, reading)
+        nextReadingWithin = timeToNextReading(assessment, reading)
         report(assessment.at, blank)
         if let done = parts.keeper.takeTrim() { trim.finished(fall: done.fall, took: done.took, at: assessment.at) }
         guard !isDryRun, parts.keeper.isFree(for: reading) else { return }
@@ -75,11 +75,11 @@ struct VolatileResponse {
     }
 
     /// Returns half of the time in which the observed growth uses up the free memory.
-    private func timeToLook(_ assessment: PressureAssessment, _ reading: PressureReading) -> Duration {
+    private func timeToNextReading(_ assessment: PressureAssessment, _ reading: PressureReading) -> Duration {
         guard reading.volatile > .zero, assessment.surge > .mebibytes(1), let free = reading.idle?.free else {
             return .seconds(3600)
         }
-        return max(Self.shortestLook, .seconds(Double(free.bytes) / Double(assessment.surge.bytes) / 2))
+        return max(Self.shortestInterval, .seconds(Double(free.bytes) / Double(assessment.surge.bytes) / 2))
     }
 
     /// Reports the findings and releases of the keeper.

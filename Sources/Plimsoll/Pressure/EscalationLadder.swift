@@ -142,7 +142,7 @@ struct LadderClimb: Sendable {
             if assessment.level < rung.level { done &= ~bit }
             guard let start = rung.level == .critical ? since.critical : since.warning else { continue }
             guard assessment.at - start >= rung.patience else { continue }
-            if rung.action.isStanding {
+            if rung.action.isLevelTriggered {
                 fired |= bit
             } else if done & bit == 0 {
                 done |= bit

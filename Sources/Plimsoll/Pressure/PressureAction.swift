@@ -32,7 +32,7 @@ public enum PressureAction: Sendable, Hashable {
 
     /// True if the action fires on every reading that calls for it, not once an episode: the performer checks further
     /// conditions.
-    var isStanding: Bool { self == .release || endingGrace != nil }
+    var isLevelTriggered: Bool { self == .release || endingGrace != nil }
 
     /// Time to save for an action that ends the process; `nil` for other actions.
     var endingGrace: Duration? { if case .terminate(let grace) = self { grace } else { nil } }

@@ -111,7 +111,7 @@ extension ByteCount {
 /// Decides when to check if the kernel has taken volatile pages. A reader of such a page finds out by itself. The check
 /// updates the accounting, so that the pages taken count as room again and are reported.
 struct DropWatch: Sendable {
-    private var lookedAt: Duration?
+    private var checkedAt: Duration?
     private var freed: ByteCount?
     private var events: PressureReading.EventCounts?
 
@@ -144,8 +144,8 @@ struct DropWatch: Sendable {
             if events == nil { events = reading.events }
             return false
         }
-        guard lookedAt.map({ reading.at - $0 >= pause || reading.at < $0 }) ?? true else { return false }
-        (lookedAt, freed, events) = (reading.at, reading.lazyFreed, reading.events)
+        guard checkedAt.map({ reading.at - $0 >= pause || reading.at < $0 }) ?? true else { return false }
+        (checkedAt, freed, events) = (reading.at, reading.lazyFreed, reading.events)
         return true
     }
 }

@@ -38,7 +38,7 @@ extension BackgroundTaskRegistry {
             }
         }
         gate.withLock { if $0.sweep?.number == number { $0.sweep?.askers -= 1 } }
-        settle()
+        finishIfDone()
         return asked
     }
 
@@ -56,7 +56,7 @@ extension BackgroundTaskRegistry {
     }
 
     /// Completes the sweep or reports the unit as idle, after the last of some tasks has ended.
-    func settle() {
+    func finishIfDone() {
         let (ended, isIdle, waiting) = gate.withLock { gate in
             let tally = tally
             var waiting: [@Sendable () -> Void] = []
@@ -71,8 +71,9 @@ extension BackgroundTaskRegistry {
                 applyGate(gate)
             }
             let isIdle =
-                gate.inBackgroundSince != nil && tally.count == 0 && gate.offers == 0 && gate.toldIdleAt != tally.ended
-            if isIdle { gate.toldIdleAt = tally.ended }
+                gate.inBackgroundSince != nil && tally.count == 0 && gate.offers == 0
+                && gate.reportedIdleAt != tally.ended
+            if isIdle { gate.reportedIdleAt = tally.ended }
             return (ended, isIdle, waiting)
         }
         for done in waiting { done() }
@@ -129,7 +130,7 @@ extension BackgroundTaskRegistry {
         var names = stragglers.map(\.record).sorted { $0.begun < $1.begun }.map(\.name)
         if offers > 0 { names.append("\(offers) handed over") }
         finish(sweep, names)
-        settle()
+        finishIfDone()
         return names
     }
 
@@ -262,7 +263,7 @@ extension BackgroundTaskRegistry {
         let running = alarms.heartbeat.running
         gate.withLock { gate in
             guard gate.enterBackground(at: running) else { return }
-            gate.toldIdleAt = tally.ended
+            gate.reportedIdleAt = tally.ended
             setAllowanceAlarm(&gate, after: limits.allowance)
             applyGate(gate)
         }

@@ -70,7 +70,7 @@ final class BackgroundTaskShard: Sendable {
     /// Ends `record` unless already ended. A dropped task is ended only if not asked to stop yet, because otherwise
     /// its handler may still be at work.
     func end(_ record: Record, isDropped: Bool = false) {
-        typealias Left = (handler: Record.Handler?, tells: Bool, registry: BackgroundTaskRegistry?)
+        typealias Left = (handler: Record.Handler?, isLast: Bool, registry: BackgroundTaskRegistry?)
         let left: Left? = state.withLock { state in
             let phase = record.phase
             guard phase == .active || phase == .expiring && !isDropped else { return nil }
@@ -84,13 +84,13 @@ final class BackgroundTaskShard: Sendable {
             }
             if isDropped { state.leaked += 1 }
             let handler = state.leave(record, .ended)
-            let tells = phase == .expiring && state.expiringCount == 0 || state.isWatched && state.count == 0
-            return (handler, tells, tells || isDropped ? state.registry : nil)
+            let isLast = phase == .expiring && state.expiringCount == 0 || state.isWatched && state.count == 0
+            return (handler, isLast, isLast || isDropped ? state.registry : nil)
         }
         // The handler and its captures are released here, after the lock.
         guard let left else { return }
         if isDropped { left.registry?.leaked(record) }
-        if left.tells { left.registry?.settle() }
+        if left.isLast { left.registry?.finishIfDone() }
         Unmanaged.passUnretained(record).release()
     }
 

@@ -2,7 +2,7 @@ import Synchronization
 
 /// Unfinished work that an expiring task passed on: to a peer, or to the next start of this service.
 public struct Handover: Sendable, Identifiable {
-    /// Identifier that stays the same across restarts, so that a receiver can tell pieces of work apart.
+    /// Identifier that stays the same across restarts, so that a receiver can tell work items apart.
     public let id: Int64
     /// Name of the task.
     public let name: String
@@ -17,8 +17,8 @@ public struct Handover: Sendable, Identifiable {
 
 /// Handed-over work that is not accepted yet.
 ///
-/// Each piece is written before the offer, and deleted once accepted. A crash between the two steps offers the
-/// piece again, under the same id.
+/// Each work item is written before the offer, and deleted once accepted. A crash between the two steps offers the
+/// work item again, under the same id.
 final class HandoverStore: Sendable {
     typealias Sink = @Sendable (Handover) async throws -> Void
 
@@ -93,7 +93,7 @@ final class HandoverStore: Sendable {
         }
     }
 
-    /// Returns the work without a receiver, each piece once.
+    /// Returns the work without a receiver, each work item once.
     func claim() -> [Handover] {
         state.withLock { state in
             let free = state.kept.indices.filter { !state.kept[$0].isOut }
@@ -150,7 +150,7 @@ extension BackgroundTask {
     ///
     /// The work goes to the sink (`ResourceManager.onHandover`), and a sweep waits for the sink as for a task.
     /// Until accepted, the work is kept in the store (`persistHandovers(in:)`), where the next start can claim it.
-    /// Writes to the store before returning. May be called several times, for several pieces.
+    /// Writes to the store before returning. May be called several times, for several work items.
     ///
     /// - Returns: the reason why the work is in memory only. `nil` if the work outlives this process: with the sink,
     ///   or in the store until claimed. Work that the sink refuses outlives the process only in a store.
@@ -166,6 +166,6 @@ extension BackgroundTaskRegistry {
 
     func answered() {
         gate.withLock { $0.offers -= 1 }
-        settle()
+        finishIfDone()
     }
 }

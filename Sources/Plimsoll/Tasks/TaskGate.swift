@@ -42,7 +42,7 @@ struct TaskGate {
     /// Number of handed-over pieces of work whose acceptance is pending.
     var offers = 0
     /// Number of ended tasks at the last report that no task is left.
-    var toldIdleAt: UInt64?
+    var reportedIdleAt: UInt64?
 
     var refusal: BackgroundTaskRefusal.Cause? {
         if isClosed { return .shutdown }
@@ -58,7 +58,7 @@ struct TaskGate {
         guard inBackgroundSince == nil else { return false }
         inBackgroundSince = running
         stay += 1
-        toldIdleAt = nil
+        reportedIdleAt = nil
         return true
     }
 

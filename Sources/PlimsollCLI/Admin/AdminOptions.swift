@@ -25,19 +25,19 @@ struct AdminOptions: ParsableArguments {
                 return (line, try client.decode(line))
             }
             if json { Output.line(line) }
-            try Self.check(answer, told: json)
+            try Self.check(answer, isPrinted: json)
             if !json { Output.line(text(answer)) }
         }
     }
 
     /// Throws a failure if the answer is an error.
     ///
-    /// - Parameter told: true if the answer was already printed; the error is then not printed again.
-    static func check(_ answer: AdminAnswer, told: Bool = false) throws {
+    /// - Parameter isPrinted: true if the answer was already printed; the error is then not printed again.
+    static func check(_ answer: AdminAnswer, isPrinted: Bool = false) throws {
         guard !answer.ok else { return }
         let reason = printable(answer.error ?? "the service gave no reason")
         let isUnavailable = [AdminAnswer.Code.readOnly, .forbidden, .busy].contains { $0.rawValue == answer.code }
-        if told { throw isUnavailable ? ExitCode(69) : ExitCode.failure }
+        if isPrinted { throw isUnavailable ? ExitCode(69) : ExitCode.failure }
         throw isUnavailable ? Failure.unavailable(reason) : Failure.failed(reason)
     }
 

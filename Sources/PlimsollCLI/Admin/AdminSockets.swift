@@ -31,14 +31,14 @@ struct AdminSockets {
         let found = candidates().map { Found(path: $0, problem: problem($0)) }
         let usable = found.filter { $0.problem == nil }
         if usable.count == 1 { return usable[0].path }
-        throw Failure.unavailable(Self.sentence(found, looked: places().map(\.pattern)))
+        throw Failure.unavailable(Self.sentence(found, searched: places().map(\.pattern)))
     }
 
-    private static func sentence(_ found: [Found], looked: [String]) -> String {
+    private static func sentence(_ found: [Found], searched: [String]) -> String {
         let advice = "name one with --socket PATH or $\(variable)"
         guard !found.isEmpty else {
             return
-                "cannot find an admin socket (\(looked.joined(separator: ", "))); \(advice), and check that the service starts an AdminEndpoint"
+                "cannot find an admin socket (\(searched.joined(separator: ", "))); \(advice), and check that the service starts an AdminEndpoint"
         }
         let count = found.count { $0.problem == nil }
         let list = found.map { "\n  \(printable($0.path))" + ($0.problem.map { "  (\(printable($0)))" } ?? "") }

@@ -86,8 +86,8 @@ struct DoctorCommand: ParsableCommand {
     static func text(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process")
         -> String
     {
-        let told = reading.map { numbers($0, of: process, stall: capabilities["stall"]?.detail ?? "") }
-        return signals(capabilities) + "\n\n" + (told ?? "No reading is possible.")
+        let readingText = reading.map { numbers($0, of: process, stall: capabilities["stall"]?.detail ?? "") }
+        return signals(capabilities) + "\n\n" + (readingText ?? "No reading is possible.")
     }
 
     private static func signals(_ capabilities: Capabilities) -> String {

@@ -23,7 +23,7 @@ struct ServiceCommand: AsyncParsableCommand {
         if protected {
             try await serveProtected(service)
         } else {
-            await Leash.end()
+            await ParentPipe.waitUntilClosed()
         }
         var end = ServiceEvent(.end)
         let statistics = service.thumbs.statistics
@@ -44,24 +44,24 @@ struct ServiceCommand: AsyncParsableCommand {
             event.takenBytes = report.taken.bytes
             event.emit()
         }
-        let levels = PlainThread { LevelTeller(manager: manager).run() }
+        let levels = PlainThread { LevelReporter(manager: manager).run() }
         levels?.detach()
         async let _: Void = manager.run()
-        await Leash.end()
+        await ParentPipe.waitUntilClosed()
     }
 }
 
 /// Prints each change of level. Observers are notified of each level at most once per rest interval; the chart needs
 /// every change.
-private struct LevelTeller {
+private struct LevelReporter {
     let manager: ResourceManager
 
     func run() {
-        var told = PressureLevel.normal
+        var reported = PressureLevel.normal
         while true {
             let level = manager.level
-            if level != told {
-                told = level
+            if level != reported {
+                reported = level
                 var event = ServiceEvent(.level)
                 event.level = level.description
                 event.emit()

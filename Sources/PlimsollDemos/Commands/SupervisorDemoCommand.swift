@@ -44,7 +44,7 @@ struct SupervisorDemoCommand: ParsableCommand {
                 for line in timeline.lines(event, at: at) { Output.line(line) }
             }
             let length = Duration.seconds(length)
-            return try trio.play(isSupervised: isSupervised, for: length, settled: length)
+            return try trio.play(isSupervised: isSupervised, for: length, quietPeriod: length)
         }
         Output.line(record.result)
         Output.line("")

@@ -48,7 +48,7 @@ struct LabelRows {
     }
 }
 
-/// A time axis from left to right, shared by charts with several lanes.
+/// A time axis from left to right, shared by charts with several rows.
 struct TimeAxis {
     /// Length of the axis in seconds, from zero.
     let seconds: Double

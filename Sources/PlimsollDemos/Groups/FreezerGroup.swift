@@ -48,10 +48,10 @@ struct FreezerGroup {
     }
 
     /// Starts this program in the group.
-    func start(_ arguments: [String], leashed: Bool = false) throws -> ChildProcess {
+    func start(_ arguments: [String], endsWithParent: Bool = false) throws -> ChildProcess {
         try ChildProcess(
             program, ["plimsoll", "_enter", "--group", directory, "--path", program, "--", "plimsoll"] + arguments,
-            readsOutput: true, leashed: leashed)
+            readsOutput: true, endsWithParent: endsWithParent)
     }
 
     /// Requests a freeze of all processes. The freeze is complete once `isFrozen` is true.
@@ -69,19 +69,22 @@ struct FreezerGroup {
 /// Starts processes inside a group, from their first instruction.
 extension LimitedGroup {
     /// Starts `path` inside this group: this program enters the group first and then executes `path`.
-    package func start(_ path: String, _ arguments: [String], readsOutput: Bool = false, leashed: Bool = false) throws
+    package func start(_ path: String, _ arguments: [String], readsOutput: Bool = false, endsWithParent: Bool = false)
+        throws
         -> ChildProcess
     {
         let groups = directories.flatMap { ["--group", $0] }
         return try ChildProcess(
             ChildProcess.itself, ["plimsoll", "_enter"] + groups + ["--path", path, "--"] + arguments,
             readsOutput: readsOutput,
-            leashed: leashed)
+            endsWithParent: endsWithParent)
     }
 
     /// Starts a subcommand of this program.
-    package func startPart(_ arguments: [String], readsOutput: Bool = true, leashed: Bool = true) throws -> ChildProcess
+    package func startPart(_ arguments: [String], readsOutput: Bool = true, endsWithParent: Bool = true) throws
+        -> ChildProcess
     {
-        try start(ChildProcess.itself, ["plimsoll"] + arguments, readsOutput: readsOutput, leashed: leashed)
+        try start(
+            ChildProcess.itself, ["plimsoll"] + arguments, readsOutput: readsOutput, endsWithParent: endsWithParent)
     }
 }

@@ -44,10 +44,10 @@ package enum Incident: String, CaseIterable {
                 lives && !outcome.ends && levels.contains(.critical) && levels.last == .normal
             )
         case .lowerFloor:
-            let settled = levels.suffix(levels.count / 4).allSatisfy { $0 == .normal }
+            let endsNormal = levels.suffix(levels.count / 4).allSatisfy { $0 == .normal }
             return (
                 "the cache settles below the parent's limit, at the level normal",
-                lives && settled && outcome.cacheShare > 1.0 / 24
+                lives && endsNormal && outcome.cacheShare > 1.0 / 24
             )
         case .sockets:
             return (

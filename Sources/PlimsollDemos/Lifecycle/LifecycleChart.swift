@@ -44,7 +44,7 @@ struct LifecycleChart {
         svg.text(summary, x: Self.left, y: 48, "minor")
         var y = Self.top + Double(labels.count) * Self.rowHeight + 6
         marks(&svg, down: y)
-        let lanesTop = y
+        let rowsTop = y
         for unit in record.units {
             let isProcess = unit == LifecycleEvent.process
             band(unit, at: &y, height: isProcess ? 28 : 17, &svg)
@@ -59,12 +59,12 @@ struct LifecycleChart {
         ] {
             held(name, record.spans(from: begin, to: end), at: &y, &svg)
         }
-        for standstill in record.standstills {
+        for suspension in record.suspensions {
             svg.rectangle(
-                x: x(standstill.from), y: lanesTop, width: x(standstill.to) - x(standstill.from),
-                height: y - lanesTop - 6, "hatch",
+                x: x(suspension.from), y: rowsTop, width: x(suspension.to) - x(suspension.from),
+                height: y - rowsTop - 6, "hatch",
                 title:
-                    "\(standstill.isFreezer ? "frozen" : "stopped") for \(Text.number((standstill.to - standstill.from).inSeconds)) s"
+                    "\(suspension.isFreezer ? "frozen" : "stopped") for \(Text.number((suspension.to - suspension.from).inSeconds)) s"
             )
         }
         axis.draw(y, caption: "seconds since the launch", &svg)
@@ -79,11 +79,11 @@ struct LifecycleChart {
 
     private var summary: String {
         let answered = record.requests.count { $0.outcome == .answered }
-        let stood = record.standstills.map {
+        let suspended = record.suspensions.map {
             "\(Text.number(($0.to - $0.from).inSeconds)) s by \($0.isFreezer ? "the freezer" : "SIGSTOP")"
         }
         return
-            "\(answered) of \(record.requests.count) requests answered; suspended for \(stood.joined(separator: " and "))"
+            "\(answered) of \(record.requests.count) requests answered; suspended for \(suspended.joined(separator: " and "))"
     }
 
     private var description: String {
@@ -92,7 +92,7 @@ struct LifecycleChart {
             .joined(separator: ", ") + "."
     }
 
-    /// Returns the marks above the lanes.
+    /// Returns the marks above the rows.
     static func marks(_ record: LifecycleRecord) -> [(at: Duration, text: String)] {
         let names: [(LifecycleRecord.Step, String)] = [
             (.launch, "launch"), (.interrupt, "interruption"), (.resume, "end of it"), (.task, "long task"),
@@ -167,12 +167,13 @@ struct LifecycleChart {
         y += 20
     }
 
-    private func held(_ lane: String, _ spans: [(from: Duration, to: Duration)], at y: inout Double, _ svg: inout SVG) {
+    private func held(_ label: String, _ spans: [(from: Duration, to: Duration)], at y: inout Double, _ svg: inout SVG)
+    {
         guard !spans.isEmpty else { return }
-        name(lane, y + 9, &svg)
+        name(label, y + 9, &svg)
         for span in spans {
             svg.rectangle(
-                x: x(span.from), y: y, width: x(span.to) - x(span.from), height: 10, "held", title: "\(lane) held")
+                x: x(span.from), y: y, width: x(span.to) - x(span.from), height: 10, "held", title: "\(label) held")
         }
         y += 16
     }

@@ -67,13 +67,13 @@ final class LifecycleDemo {
         try see("the task has ended") { !$0.events(.ended).isEmpty }
         try pass(.seconds(1))
 
-        try standStill(.stop, .go, for: .seconds(4), isFreezer: false)
+        try suspend(.stop, .go, for: .seconds(4), isFreezer: false)
         try pass(.seconds(2))
         try ask(.foreground, for: .foreground, until: "the process is active again") { $0 == .active }
         try pass(.seconds(2))
 
         if group != nil {
-            try standStill(.freeze, .thaw, for: .seconds(3), isFreezer: true)
+            try suspend(.freeze, .thaw, for: .seconds(3), isFreezer: true)
             try pass(.seconds(2))
         } else if let refusal = record.freezerRefusal {
             timeline.report("skipped the freeze by the control group: \(refusal)", record, at: now)
@@ -95,8 +95,8 @@ final class LifecycleDemo {
             "\(Self.grace.inSeconds)",
         ]
         child =
-            try group?.start(arguments, leashed: true)
-            ?? ChildProcess(ChildProcess.itself, ["plimsoll"] + arguments, readsOutput: true, leashed: true)
+            try group?.start(arguments, endsWithParent: true)
+            ?? ChildProcess(ChildProcess.itself, ["plimsoll"] + arguments, readsOutput: true, endsWithParent: true)
         let run = run
         try see("the service listens") { !$0.events(.listening, run: run).isEmpty }
         try see("the scenes are connected") {
@@ -120,7 +120,7 @@ final class LifecycleDemo {
     }
 
     /// Stops the process for a while, during which the watched file changes.
-    private func standStill(
+    private func suspend(
         _ begin: LifecycleRecord.Step, _ end: LifecycleRecord.Step, for length: Duration, isFreezer: Bool
     ) throws {
         guard let child else { return }
@@ -137,7 +137,7 @@ final class LifecycleDemo {
         try pass(from + length - now)
         // Recorded before the process runs again, so that no event can precede the step.
         self.begin(end, isFreezer ? "thawed" : "SIGCONT")
-        record.standstills.append(.init(from: from, to: now, isFreezer: isFreezer))
+        record.suspensions.append(.init(from: from, to: now, isFreezer: isFreezer))
         if isFreezer { try write { group throws(GroupError) in try group.thaw() } } else { child.signal(SIGCONT) }
         try see("the process has noticed its suspension") { $0.events(.resumed).count > resumes }
     }

@@ -137,14 +137,14 @@ struct LifecycleExpectation: Sendable {
             $0.steps[.thaw] != nil && $0.events(.changed, from: .freeze).isEmpty
         },
         LifecycleExpectation("a frozen service answers no request, and clients wait") {
-            guard let standstill = $0.standstills.last else { return false }
+            guard let suspension = $0.suspensions.last else { return false }
             let meanwhile = $0.requests.filter {
-                $0.at > standstill.from && $0.at + RequestClient.patience < standstill.to
+                $0.at > suspension.from && $0.at + RequestClient.patience < suspension.to
             }
             return meanwhile.contains { $0.outcome == .silent } && !meanwhile.contains { $0.outcome == .answered }
         },
         LifecycleExpectation("a freeze in the foreground is noticed on resume, and requests are answered") {
-            gap($0, after: .thaw, to: .terminate, of: $0.standstills.count - 1)
+            gap($0, after: .thaw, to: .terminate, of: $0.suspensions.count - 1)
                 && $0.path(from: .thaw, to: .terminate).isEmpty
                 && $0.outcomes(from: .thaw, to: .terminate).contains(.answered)
         },
@@ -153,14 +153,14 @@ struct LifecycleExpectation: Sendable {
     /// Tolerance for events that were already under way.
     private static let slack = Duration.milliseconds(50)
 
-    /// Returns true if there were no ticks in the standstill and ticks at the usual pace afterwards. The first tick
+    /// Returns true if there were no ticks in the suspension and ticks at the usual pace afterwards. The first tick
     /// afterwards must report the missed ones. A tick whose body was about to run when the process stopped comes
     /// earlier, and reports none.
     private static func noBurst(_ record: LifecycleRecord, of index: Int, missing least: Int) -> Bool {
-        guard record.standstills.indices.contains(index) else { return false }
-        let standstill = record.standstills[index]
-        let ticks = record.events(.tick).filter { $0.at > standstill.from + slack }
-        guard let first = ticks.first, first.at >= standstill.to,
+        guard record.suspensions.indices.contains(index) else { return false }
+        let suspension = record.suspensions[index]
+        let ticks = record.events(.tick).filter { $0.at > suspension.from + slack }
+        guard let first = ticks.first, first.at >= suspension.to,
             ticks.prefix(2).contains(where: { $0.event.number ?? 0 >= least })
         else {
             return false
@@ -189,13 +189,13 @@ struct LifecycleExpectation: Sendable {
         },
     ]
 
-    /// Returns true if the process noticed a gap that matches the standstill. The noticed gap may be shorter by the
+    /// Returns true if the process noticed a gap that matches the suspension. The noticed gap may be shorter by the
     /// interval between two checks, but never longer.
     private static func gap(
         _ record: LifecycleRecord, after step: LifecycleRecord.Step, to end: LifecycleRecord.Step, of index: Int
     ) -> Bool {
-        guard record.standstills.indices.contains(index) else { return false }
-        let standstill = record.standstills[index], least = (standstill.to - standstill.from) - .seconds(1.5)
+        guard record.suspensions.indices.contains(index) else { return false }
+        let suspension = record.suspensions[index], least = (suspension.to - suspension.from) - .seconds(1.5)
         // A machine that itself pauses for a moment adds shorter gaps.
         let long = record.events(.resumed, from: step, to: end).filter {
             .microseconds($0.event.microseconds ?? 0) >= least

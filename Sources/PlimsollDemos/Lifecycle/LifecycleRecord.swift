@@ -16,7 +16,7 @@ struct LifecycleRecord {
         var event: LifecycleEvent
     }
 
-    struct Standstill {
+    struct Suspension {
         var from: Duration
         var to: Duration
         var isFreezer: Bool
@@ -47,7 +47,7 @@ struct LifecycleRecord {
     /// Time at which each step was begun.
     var steps: [Step: Duration] = [:]
     var seen: [Seen] = []
-    var standstills: [Standstill] = []
+    var suspensions: [Suspension] = []
     var requests: [Request] = []
     /// Exit status and time of each run.
     var endings: [(at: Duration, status: Int32)] = []

@@ -51,7 +51,7 @@ final class LifecycleService: Sendable {
         }
         lifecycle.onTerminate("report of the end") { _ in LifecycleEvent(.terminating).emit() }
         let steps = lifecycle.transitions
-        let teller = Task {
+        let reporter = Task {
             for await step in steps {
                 // A `Secret` has no hook for wiping: wiping must not depend on any other code.
                 if step.from == .inactive, step.to == .background, key.isWiped { LifecycleEvent(.wiped).emit() }
@@ -69,7 +69,7 @@ final class LifecycleService: Sendable {
         try await manager.run()
         ticker.cancel()
         door.close()
-        await teller.value
+        await reporter.value
     }
 
     private func connectScene(_ id: String, _ reason: LifecycleCause) async {

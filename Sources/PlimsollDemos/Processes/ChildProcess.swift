@@ -28,7 +28,7 @@ package final class ChildProcess {
     package private(set) var ending: Ending?
     /// Write end of the child's standard input. Closing the pipe tells the child that the parent is gone, however the
     /// parent ended.
-    private var leash: Int32?
+    private var parentPipe: Int32?
 
     /// Path of this program itself, valid even if the program's file has been replaced meanwhile.
     package static let itself = "/proc/self/exe"
@@ -38,15 +38,16 @@ package final class ChildProcess {
     ///
     /// - Parameters:
     ///   - readsOutput: true if standard output goes to `output` instead of this process's standard output.
-    ///   - leashed: true if standard input is a pipe that ends with this process.
-    package init(_ path: String, _ arguments: [String], readsOutput: Bool = false, leashed: Bool = false) throws {
+    ///   - endsWithParent: true if standard input is a pipe that ends with this process.
+    package init(_ path: String, _ arguments: [String], readsOutput: Bool = false, endsWithParent: Bool = false) throws
+    {
         let out = readsOutput ? try Self.pipe() : nil
-        let leash = leashed ? try Self.pipe() : nil
+        let parentPipe = endsWithParent ? try Self.pipe() : nil
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
         if let out { posix_spawn_file_actions_adddup2(&actions, out.write, STDOUT_FILENO) }
-        if let leash { posix_spawn_file_actions_adddup2(&actions, leash.read, STDIN_FILENO) }
+        if let parentPipe { posix_spawn_file_actions_adddup2(&actions, parentPipe.read, STDIN_FILENO) }
 
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
@@ -67,24 +68,24 @@ package final class ChildProcess {
         var pid: pid_t = 0
         let result = posix_spawn(&pid, path, &actions, &attributes, argv, environ)
         if let out { close(out.write) }
-        if let leash { close(leash.read) }
+        if let parentPipe { close(parentPipe.read) }
         guard result == 0 else {
             if let out { close(out.read) }
-            if let leash { close(leash.write) }
+            if let parentPipe { close(parentPipe.write) }
             throw Failure.failed("cannot start \(path): \(String(cString: strerror(result)))")
         }
         self.pid = pid
-        self.leash = leash?.write
+        self.parentPipe = parentPipe?.write
         output = out.map { LineReader(owning: $0.read) }
     }
 
     deinit {
-        if let leash { close(leash) }
+        if let parentPipe { close(parentPipe) }
     }
 
     private static func pipe() throws -> (read: Int32, write: Int32) {
         var ends: [Int32] = [-1, -1]
-        // Close-on-exec: two children side by side must not hold each other's leash.
+        // Close-on-exec: two children side by side must not hold each other's pipe.
         guard Glibc.pipe(&ends) == 0 else {
             throw Failure.failed("cannot make a pipe: \(String(cString: strerror(errno)))")
         }
@@ -97,12 +98,12 @@ package final class ChildProcess {
         if ending == nil { kill(pid, number) }
     }
 
-    /// Write end of the process's standard input; -1 if the process is not leashed.
-    package var input: Int32 { leash ?? -1 }
+    /// Write end of the process's standard input; -1 if the process does not end with this process.
+    package var input: Int32 { parentPipe ?? -1 }
 
-    /// Writes a line to the process's standard input, if the process is leashed.
+    /// Writes a line to the process's standard input, if the process is connected by a pipe.
     func send(_ line: String) {
-        if let leash { Output.write(line + "\n", to: leash) }
+        if let parentPipe { Output.write(line + "\n", to: parentPipe) }
     }
 
     /// Returns the ending, if the process has ended.
@@ -113,11 +114,11 @@ package final class ChildProcess {
     @discardableResult
     package func waitForEnd() -> Ending { wait(0) ?? .signalled(SIGKILL) }
 
-    /// Closes the leash, waits up to `grace` for the process to end by itself, then kills the process.
+    /// Closes the pipe, waits up to `grace` for the process to end by itself, then kills the process.
     @discardableResult
     package func end(within grace: Duration) -> Ending {
-        if let leash { close(leash) }
-        leash = nil
+        if let parentPipe { close(parentPipe) }
+        parentPipe = nil
         let deadline = SteadyClock.now + grace
         while poll() == nil, SteadyClock.now < deadline { SteadyClock.sleep(.milliseconds(5)) }
         signal(SIGKILL)

@@ -62,7 +62,7 @@ struct DemoRecord {
 
     /// Returns `nil` while the service answers, else the problem. A service with a problem may still end when asked
     /// to.
-    func standstill(at now: Duration) -> String? {
+    func outage(at now: Duration) -> String? {
         now - answeredAt < Self.patience ? nil : "answered no request after \(Text.number(answeredAt.inSeconds)) s"
     }
 

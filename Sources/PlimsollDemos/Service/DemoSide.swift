@@ -10,7 +10,7 @@ final class DemoSide {
     private let start: Duration
     private var traffic: Traffic?
     private var parts = (fixed: ByteCount.zero, workingSet: ByteCount.zero)
-    private static let looksPerPart = 10
+    private static let samplesPerPart = 10
     private var clients: [PlainThread] = []
 
     init(isProtected: Bool, limit: ByteCount, plan: TrafficPlan, start: Duration) throws {
@@ -54,7 +54,7 @@ final class DemoSide {
         guard record.fate == .running else { return [] }
         let now = SteadyClock.now - start
         // The group's statistics are a long text, which takes an emulated machine milliseconds to parse.
-        if record.samples.count % Self.looksPerPart == 0 { parts = group.parts }
+        if record.samples.count % Self.samplesPerPart == 0 { parts = group.parts }
         record.samples.append(.init(at: now, usage: group.usage, fixed: parts.fixed, workingSet: parts.workingSet))
         noteServed(at: now)
         var items = events().compactMap(take)
@@ -70,11 +70,11 @@ final class DemoSide {
         stopTraffic()
         noteServed(at: SteadyClock.now - start)
         guard record.fate == .running else { return }
-        let standstill = record.standstill(at: SteadyClock.now - start)
+        let outage = record.outage(at: SteadyClock.now - start)
         let ending = child.end(within: .seconds(5))
         _ = events().compactMap(take)
-        if let standstill {
-            record.fate = .other(standstill)
+        if let outage {
+            record.fate = .other(outage)
         } else if ending == .exited(0), group.kills == 0 {
             record.fate = .survived
         } else {

@@ -53,7 +53,7 @@ struct SuperviseCommand: ParsableCommand {
                     ? #"{"units":\#(units.count),"what":"running"}"#
                     : "\(units.count) units; press Ctrl-C to end the units"
             )
-            do { try ServiceManager()?.tell("READY=1") } catch { output.error("\(Output.program): \(error)") }
+            do { try ServiceManager()?.notify("READY=1") } catch { output.error("\(Output.program): \(error)") }
             try failing { try supervisor.run() }
         } catch let failure as Failure {
             output.error("\(Output.program): \(failure.reason)")

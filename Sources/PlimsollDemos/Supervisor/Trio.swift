@@ -63,8 +63,10 @@ package final class Trio {
         record = TrioRecord(limit: limit, start: start)
     }
 
-    /// Plays for `length`, or until `settled` after the last action on a member.
-    package func play(isSupervised: Bool, for length: Duration, settled: Duration = .seconds(3)) throws -> TrioRecord {
+    /// Plays for `length`, or until `quietPeriod` after the last action on a member.
+    package func play(isSupervised: Bool, for length: Duration, quietPeriod: Duration = .seconds(3)) throws
+        -> TrioRecord
+    {
         defer { cleanUp() }
         record.isSupervised = isSupervised
         if isSupervised { try startSupervisor() } else { try startAlone() }
@@ -74,7 +76,7 @@ package final class Trio {
                 throw Self.interruption
             }
             try poll()
-            if let last = record.lastAct, SteadyClock.now - start > last + settled, record.isDecided { break }
+            if let last = record.lastAct, SteadyClock.now - start > last + quietPeriod, record.isDecided { break }
         }
         record.length = SteadyClock.now - start
         for member in Self.members { record.isAlive[member.name] = !processes(of: member.name).isEmpty }
@@ -109,13 +111,13 @@ package final class Trio {
 
     package func startSupervisor() throws {
         let arguments = try Self.supervisor(limit: limit, directory: directory, policy: "{roomHold: 60s}", pace: pace)
-        parts.append(("supervisor", try group.startPart(arguments, leashed: false)))
+        parts.append(("supervisor", try group.startPart(arguments, endsWithParent: false)))
     }
 
     private func startAlone() throws {
         for member in Self.members {
             let arguments = member.arguments(limit: limit, directory: directory, pace: pace)
-            parts.append((member.name, try group.startPart(arguments, leashed: false)))
+            parts.append((member.name, try group.startPart(arguments, endsWithParent: false)))
         }
     }
 

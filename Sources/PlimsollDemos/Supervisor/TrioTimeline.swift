@@ -81,7 +81,7 @@ struct TrioTimeline {
         case .suspend: return "  \(audit.unit) suspended \(took)\(relief)"
         case .end: return "  \(audit.unit) ended \(took)\(relief)"
         case .resume: return "  \(audit.unit) resumed \(took)"
-        case .pushOut: return "  \(audit.unit) relieved of reclaimable memory \(took)\(relief)"
+        case .reclaim: return "  \(audit.unit) relieved of reclaimable memory \(took)\(relief)"
         case .warn, .release, .background, .throttle, .start:
             return relief.isEmpty ? nil : "  \(audit.unit), \(took)\(relief)"
         }

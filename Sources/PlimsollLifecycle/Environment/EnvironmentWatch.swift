@@ -10,7 +10,7 @@ import Synchronization
 final class EnvironmentWatch: Sendable {
     private struct Interest {
         var count = 0
-        /// Delay between an event and the reading, so that a writer that writes in pieces has finished.
+        /// Delay between an event and the reading, so that a writer that writes in several steps has finished.
         var quiet: Duration
         var reading: EnvironmentValue?
         /// Number of raw events since the last reading.

@@ -10,7 +10,7 @@ final class LimitCheck: Sendable {
     private let last = Atomic<Int>(unknown)
     /// Number of readings since the loop began; 0 while the loop does not run. The loop releases with each reading;
     /// callers that ask acquire. So they see the change that was posted before.
-    private let looks = Atomic<UInt64>(0)
+    private let readings = Atomic<UInt64>(0)
     private let isAsked = Atomic<Bool>(false)
     private let asking = Mutex<Parker?>(nil)
     private let wakeLoop: @Sendable () -> Void
@@ -26,13 +26,13 @@ final class LimitCheck: Sendable {
         if before != bytes, before != Self.unknown {
             post(EnvironmentChange(.limit, from: Self.value(before), to: Self.value(bytes)))
         }
-        looks.wrappingAdd(1, ordering: .releasing)
+        readings.wrappingAdd(1, ordering: .releasing)
         if isAsked.load(ordering: .acquiring) { asking.withLock { $0 }?.unpark() }
     }
 
     /// Marks the loop as ended: no reading follows. Called on the loop.
     func ended() {
-        looks.store(0, ordering: .releasing)
+        readings.store(0, ordering: .releasing)
         asking.withLock { $0 }?.unpark()
     }
 
@@ -43,7 +43,7 @@ final class LimitCheck: Sendable {
     /// - Returns: the number of readings after which the limit is as fresh as this call; `nil` if the loop does not
     ///   run.
     func ask(_ parker: Parker) -> UInt64? {
-        let now = looks.load(ordering: .acquiring)
+        let now = readings.load(ordering: .acquiring)
         guard now > 0 else { return nil }
         asking.withLock { $0 = parker }
         isAsked.store(true, ordering: .sequentiallyConsistent)
@@ -52,11 +52,11 @@ final class LimitCheck: Sendable {
         return now + 2
     }
 
-    /// Returns true if reading number `poll` has been made; requests another one if not.
-    func isAnswered(_ look: UInt64?) -> Bool {
-        guard let look, isAsked.load(ordering: .acquiring) else { return true }
-        let now = looks.load(ordering: .acquiring)
-        if now == 0 || now >= look { return true }
+    /// Returns true if reading number `reading` has been made; requests another one if not.
+    func isAnswered(_ reading: UInt64?) -> Bool {
+        guard let reading, isAsked.load(ordering: .acquiring) else { return true }
+        let now = readings.load(ordering: .acquiring)
+        if now == 0 || now >= reading { return true }
         wakeLoop()
         return false
     }

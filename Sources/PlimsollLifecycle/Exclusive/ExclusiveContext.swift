@@ -12,9 +12,9 @@ final class ExclusiveContext: Sendable {
     private let state = Mutex(State())
     private let time: Timekeeper
     private let heartbeat: Heartbeat
-    // The values at the last taking of stock. Relaxed: a thread that reads an old value only doubts once more.
-    private let settledAsleep: Atomic<Int64>
-    private let settledGaps: Atomic<UInt64>
+    // The values at the last verification. Relaxed: a thread that reads an old value only doubts once more.
+    private let verifiedAsleep: Atomic<Int64>
+    private let verifiedGaps: Atomic<UInt64>
     /// Relaxed: a late caller sees the flag and is refused; the drain waits for earlier callers.
     private let closed = Atomic<Bool>(false)
     /// The number of times that connections have become doubtful. Relaxed: a single independent number that only
@@ -26,8 +26,8 @@ final class ExclusiveContext: Sendable {
     init(time: Timekeeper, heartbeat: Heartbeat) {
         self.time = time
         self.heartbeat = heartbeat
-        settledAsleep = Atomic(time.asleep().inNanoseconds)
-        settledGaps = Atomic(heartbeat.gaps)
+        verifiedAsleep = Atomic(time.asleep().inNanoseconds)
+        verifiedGaps = Atomic(heartbeat.gaps)
     }
 
     /// The time on `CLOCK_BOOTTIME`, which also runs while the process is frozen or the host asleep. Leases are counted
@@ -39,19 +39,19 @@ final class ExclusiveContext: Sendable {
     var isClosed: Bool { closed.load(ordering: .relaxed) }
     func setClosed(_ isClosed: Bool) { closed.store(isClosed, ordering: .relaxed) }
 
-    /// True if the process has been frozen, or the host asleep, and stock has not been taken yet. Until then, no
+    /// True if the process has been frozen, or the host asleep, and no verification has followed yet. Until then, no
     /// earlier knowledge is reliable.
     var isDoubtful: Bool {
-        heartbeat.isLate || heartbeat.gaps != settledGaps.load(ordering: .relaxed)
-            || time.asleep().inNanoseconds - settledAsleep.load(ordering: .relaxed) > Heartbeat.tolerance.inNanoseconds
+        heartbeat.isLate || heartbeat.gaps != verifiedGaps.load(ordering: .relaxed)
+            || time.asleep().inNanoseconds - verifiedAsleep.load(ordering: .relaxed) > Heartbeat.tolerance.inNanoseconds
     }
 
-    /// Takes stock by running `body`. If a gap ends meanwhile, the state stays doubtful.
-    func takeStock(_ body: () -> Void) {
+    /// Verifies the resources by running `body`. If a gap ends meanwhile, the state stays doubtful.
+    func verify(_ body: () -> Void) {
         let (gaps, asleep) = (heartbeat.gaps, time.asleep().inNanoseconds)
         body()
-        settledAsleep.store(asleep, ordering: .relaxed)
-        settledGaps.store(gaps, ordering: .relaxed)
+        verifiedAsleep.store(asleep, ordering: .relaxed)
+        verifiedGaps.store(gaps, ordering: .relaxed)
     }
 
     var connectionEpoch: UInt64 { connections.load(ordering: .relaxed) }
@@ -83,8 +83,8 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
         case notHeld
         /// The lease has run out, or may have.
         case leaseExpired
-        /// The process has just run again after a freeze or a sleep and has not taken stock yet.
-        case unsettled
+        /// The process has just run again after a freeze or a sleep and has not verified its resources yet.
+        case unverified
         /// The resource was lost or released, and acquired again since.
         case stale(epoch: UInt64, current: UInt64)
         /// The resource has no `reacquire:`.
@@ -98,7 +98,7 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
     /// True if the process is in the background, or entering the background: try after the return.
     public var isInBackground: Bool { reason == .inBackground }
     /// True if the process has just run again after a freeze or a sleep: try again.
-    public var isUnsettled: Bool { reason == .unsettled }
+    public var isUnverified: Bool { reason == .unverified }
     /// True if the resource is not held any more, or was acquired again since: others may have held it meanwhile.
     public var isLost: Bool {
         if case .stale = reason { true } else { reason == .notHeld || reason == .leaseExpired }
@@ -115,7 +115,7 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
         case .notHeld: "cannot use exclusive resource \(resource) because it is not held; call acquire() first"
         case .leaseExpired:
             "cannot use exclusive resource \(resource) because its lease has expired; call acquire() again, and renew the lease in time"
-        case .unsettled:
+        case .unverified:
             "cannot use exclusive resource \(resource) because the process did not run for a while and has not yet checked its resources; retry"
         case .stale(let epoch, let current):
             "cannot use exclusive resource \(resource) because it is in epoch \(current) and this work began in \(epoch), so others may have held it meanwhile; begin again"

@@ -88,8 +88,8 @@ public final class ExclusiveResource: Sendable {
         state = Mutex(State(phase: isHeld ? .held : .released))
     }
 
-    /// Attaches the resource to the shared ground, permanently. Called on registration.
-    func stand(on context: ExclusiveContext) {
+    /// Attaches the resource to the shared context, permanently. Called on registration.
+    func attach(to context: ExclusiveContext) {
         let context = self.context.storeIfNil(context)
         state.withLock { $0.leasedAt = context.boottime }
     }
@@ -115,7 +115,7 @@ public final class ExclusiveResource: Sendable {
     /// irreversible action.
     public func check(_ epoch: UInt64) throws(ExclusiveResourceError) {
         if isCurrent(epoch) { return }
-        if context.load()?.isDoubtful ?? false { throw error(.unsettled) }
+        if context.load()?.isDoubtful ?? false { throw error(.unverified) }
         let state = state.withLock { ($0.epoch, hasExpired($0)) }
         if state.0 == epoch { throw error(state.1 ? .leaseExpired : .notHeld) }
         throw error(.stale(epoch: epoch, current: state.0))
@@ -153,7 +153,7 @@ public final class ExclusiveResource: Sendable {
     private func beginUse() throws(ExclusiveResourceError) -> (epoch: UInt64, turn: UInt64) {
         if let context = context.load() {
             if context.isClosed { throw violation(context) }
-            if context.isDoubtful { throw error(.unsettled) }
+            if context.isDoubtful { throw error(.unverified) }
         }
         var refusal: ExclusiveResourceError.Reason?
         let begun: (epoch: UInt64, turn: UInt64) = state.withLock { state in

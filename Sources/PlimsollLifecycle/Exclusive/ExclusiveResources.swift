@@ -40,7 +40,7 @@ public final class ExclusiveResources: Sendable {
             if let cycle = ReleaseOrder.cycle(through: resource, in: resources) {
                 throw ExclusiveResourceError(resource: resource.name, reason: .cycle(cycle))
             }
-            resource.stand(on: context)
+            resource.attach(to: context)
             resources.append(resource)
         }
         return Registration(CallGate()) { [weak self, weak resource] in
@@ -167,7 +167,7 @@ public final class ExclusiveResources: Sendable {
     ///
     /// Short; calls no user code. In the foreground, call `reacquire` afterwards.
     func gapEnded(_ gap: RunningGap) {
-        context.takeStock {
+        context.verify {
             context.suspectConnections()
             for resource in resources.withLock({ $0 }) { resource.gapEnded() }
         }

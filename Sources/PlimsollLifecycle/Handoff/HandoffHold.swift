@@ -105,7 +105,7 @@ final class HandoffHold: Sendable {
                 if error.kind == .lostClaim { return lose() }
                 taker.onEvent("store failed", work, error.description)
                 guard error.kind != .refused else { return }
-                _ = await Pause().wait(pause, on: taker.manager.parts.alarms, heedsCancellation: false)
+                _ = await Pause().wait(pause, on: taker.manager.parts.alarms, endsOnCancellation: false)
                 pause = min(.seconds(1), pause * 2)
             }
         }
@@ -124,7 +124,7 @@ final class HandoffHold: Sendable {
     func keep() async {
         let alarms = taker.manager.parts.alarms
         while let next = pause() {
-            guard await next.pause.wait(next.time, on: alarms, heedsCancellation: false) else { return }
+            guard await next.pause.wait(next.time, on: alarms, endsOnCancellation: false) else { return }
             let asked = taker.now
             // A store that takes longer than the lease must not keep this replica at work that another replica owns
             // by then.

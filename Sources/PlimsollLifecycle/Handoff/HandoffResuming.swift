@@ -2,10 +2,10 @@ public import Plimsoll
 import Synchronization
 
 extension ResourceManager {
-    /// Resumes work that other replicas handed over, one piece at a time, until the task is cancelled. Call several
+    /// Resumes work that other replicas handed over, one work item at a time, until the task is cancelled. Call several
     /// times for more concurrency.
     ///
-    /// Each piece runs as a background task of its name, and can expire. An expired piece is given back with the
+    /// Each work item runs as a background task of its name, and can expire. An expired work item is given back with the
     /// last saved checkpoint. A failing store is retried later; no failure ends the call.
     ///
     /// ```swift

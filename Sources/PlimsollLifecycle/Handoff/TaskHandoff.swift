@@ -48,7 +48,7 @@ public protocol TaskHandoff: Sendable {
     func release(_ work: HandedOffTask, checkpoint: [UInt8]?, failure: (problem: String, after: Duration)?)
         async throws(TaskHandoffError)
 
-    /// Returns the work that was set aside, oldest first; at most `most` pieces.
+    /// Returns the work that was set aside, oldest first; at most `most` work items.
     func setAside(most: Int) async throws(TaskHandoffError) -> [HandedOffTask]
 
     /// Frees work that was set aside, as if never taken before. Returns false if there is no such work.
@@ -157,7 +157,7 @@ public struct HandedOffTask: Sendable, Hashable {
 
 /// The failure of a call to a hand-over store.
 public struct TaskHandoffError: Error, Sendable, Hashable, CustomStringConvertible {
-    package enum Kind: Sendable, Hashable { case unreachable, unanswered, refused, nonsense, lostClaim }
+    package enum Kind: Sendable, Hashable { case unreachable, unanswered, refused, malformed, lostClaim }
 
     package var kind: Kind
     /// The request, the store, and the reason.
@@ -172,7 +172,7 @@ public struct TaskHandoffError: Error, Sendable, Hashable, CustomStringConvertib
     /// Creates an error: the store refused, for too large or too much work, or an error of the store.
     public static func refused(_ description: String) -> Self { Self(.refused, description) }
     /// Creates an error: the answer is invalid.
-    public static func nonsense(_ description: String) -> Self { Self(.nonsense, description) }
+    public static func malformed(_ description: String) -> Self { Self(.malformed, description) }
     /// Creates an error: the work is held by another replica, done, or set aside.
     public static func lostClaim(_ description: String) -> Self { Self(.lostClaim, description) }
 
@@ -183,7 +183,7 @@ public struct TaskHandoffError: Error, Sendable, Hashable, CustomStringConvertib
     /// True if the store refused.
     public var isRefused: Bool { kind == .refused }
     /// True if the answer is invalid.
-    public var isNonsense: Bool { kind == .nonsense }
+    public var isMalformed: Bool { kind == .malformed }
     /// True if the work is held by another replica, done, or set aside: stop working on it.
     public var isLostClaim: Bool { kind == .lostClaim }
 

@@ -45,7 +45,7 @@ extension Lifecycle {
         }
         let wasBegun = launching.withLock { $0.hasBegun }
         await beginLaunch(into: target).value
-        if wasBegun { return try await settle(.launch) { $0.isInBackground = target == .background } }
+        if wasBegun { return try await reconcile(.launch) { $0.isInBackground = target == .background } }
         return launching.withLock { $0.report } ?? LifecycleReport(target: state)
     }
 
@@ -141,11 +141,11 @@ extension Lifecycle {
                     nil
                 }
             }
-        let told = hooks.compactMap { hook -> FanOut.Handler? in
+        let handlers = hooks.compactMap { hook -> FanOut.Handler? in
             guard let body = hook.didRestore else { return nil }
             return hook.handler { try await body(restored) }
         }
-        own.add(await FanOut.call(told, .forward, until: deadline, alarms, threads))
+        own.add(await FanOut.call(handlers, .forward, until: deadline, alarms, threads))
 
         desired.withLock { $0.isInBackground = target == .background }
         let steps = try? await unit.engine.request(.launch, within: policy.backgroundDeadline) {

@@ -72,7 +72,7 @@ extension Lifecycle {
     @discardableResult
     public func hostWillSleep() async throws -> LifecycleReport {
         async let expired: Void = expireTasks(.hostSleep)
-        let report = try await settle(.hostSleep) { $0.isHostAsleep = true }
+        let report = try await reconcile(.hostSleep) { $0.isHostAsleep = true }
         await expired
         return report
     }
@@ -83,7 +83,7 @@ extension Lifecycle {
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func hostDidWake() async throws -> LifecycleReport {
-        try await settle(.hostSleep) { $0.isHostAsleep = false }
+        try await reconcile(.hostSleep) { $0.isHostAsleep = false }
     }
 
     /// Expires all background tasks, off the cooperative pool, within the background deadline.

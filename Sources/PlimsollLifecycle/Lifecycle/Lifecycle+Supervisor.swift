@@ -7,15 +7,15 @@ extension Lifecycle {
     @discardableResult
     package func enterBackground(cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let budget = min(budget, policy.backgroundDeadline), end = alarms.heartbeat.running + budget
-        let report = try await settle(cause, within: budget) { $0.isInBackground = true }
+        let report = try await reconcile(cause, within: budget) { $0.isInBackground = true }
         // Already in the background. Since then the supervisor may have woken the process, which may have changed
         // saved state (C46).
-        if report.transitions.isEmpty { await standStillAgain(cause, until: end) }
+        if report.transitions.isEmpty { await prepareToSuspendAgain(cause, until: end) }
         return report
     }
 
     /// Saves what has changed since the process entered the background, and erases secrets that came back since.
-    private func standStillAgain(_ cause: LifecycleCause, until end: Duration) async {
+    private func prepareToSuspendAgain(_ cause: LifecycleCause, until end: Duration) async {
         await unit.engine.arriveAgain { [keeping] in
             let transition = LifecycleTransition(
                 from: .background, to: .background, cause: cause, sequence: 0, at: alarms.heartbeat.running)

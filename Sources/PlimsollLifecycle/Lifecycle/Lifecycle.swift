@@ -161,7 +161,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func enterBackground(cause: LifecycleCause) async throws -> LifecycleReport {
-        try await settle(cause) { $0.isInBackground = true }
+        try await reconcile(cause) { $0.isInBackground = true }
     }
 
     /// Takes the process out of the background, and then the scenes that were in front.
@@ -169,7 +169,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func enterForeground(cause: LifecycleCause) async throws -> LifecycleReport {
-        try await settle(cause) { $0.isInBackground = false }
+        try await reconcile(cause) { $0.isInBackground = false }
     }
 
     /// Begins an interruption: a temporary condition keeps the process inactive until the interruption has ended
@@ -178,7 +178,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func interrupt(cause: LifecycleCause = .interruption) async throws -> LifecycleReport {
-        try await settle(cause) { $0.interruptions += 1 }
+        try await reconcile(cause) { $0.interruptions += 1 }
     }
 
     /// Ends an interruption. After the last one the process is active again, unless
@@ -188,7 +188,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     @discardableResult
     public func endInterruption(cause: LifecycleCause = .interruption) async throws -> LifecycleReport {
         let waits = policy.resumesManually
-        return try await settle(cause) { desired in
+        return try await reconcile(cause) { desired in
             guard desired.interruptions > 0 else { return }
             desired.interruptions -= 1
             if desired.interruptions == 0, waits { desired.awaitsResume = true }
@@ -200,7 +200,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func resume(cause: LifecycleCause = .operator) async throws -> LifecycleReport {
-        try await settle(cause) { $0.awaitsResume = false }
+        try await reconcile(cause) { $0.awaitsResume = false }
     }
 
     /// Terminates in good order: all work stops, state is saved, then the `onTerminate` handlers clean up (C22).
@@ -210,7 +210,7 @@ public final class Lifecycle: Sendable, JoinsManager {
         // Without a launch there is nothing to do. During a launch the caller waits too: the process may end when
         // this method returns.
         guard launching.withLock({ $0.hasBegun }) else { return LifecycleReport(target: .notRunning) }
-        let report = try? await settle(cause, within: budget ?? policy.terminationDeadline, endsTheLife: true) {
+        let report = try? await reconcile(cause, within: budget ?? policy.terminationDeadline, endsTheLife: true) {
             $0.isTerminating = true
         }
         return report ?? LifecycleReport(target: .notRunning)
@@ -218,7 +218,7 @@ public final class Lifecycle: Sendable, JoinsManager {
 
     /// Changes the desired state, and brings the process and its scenes there. Scenes go first on the way down; the
     /// process goes first on the way up (C94).
-    func settle(
+    func reconcile(
         _ cause: LifecycleCause, within budget: Duration? = nil, endsTheLife: Bool = false,
         _ change: @escaping @Sendable (inout DesiredState) -> Void
     ) async throws -> LifecycleReport {
@@ -226,7 +226,7 @@ public final class Lifecycle: Sendable, JoinsManager {
             // A handler that waited for its own step would wait until the deadline.
             threads.run {
                 await AsyncCallGate.outside {
-                    _ = try? await self.settle(cause, within: budget, endsTheLife: endsTheLife, change)
+                    _ = try? await self.reconcile(cause, within: budget, endsTheLife: endsTheLife, change)
                 }
             }
             return LifecycleReport(target: desired.withLock { $0.process }, isSuperseded: true)
@@ -243,9 +243,9 @@ public final class Lifecycle: Sendable, JoinsManager {
         }
         let budget = budget ?? policy.backgroundDeadline
         let aim: @Sendable () -> LifecycleState = { self.desired.withLock { $0.process } }
-        if aim() < state { await settleScenes(cause, within: budget) }
+        if aim() < state { await reconcileScenes(cause, within: budget) }
         let report = try await unit.engine.request(cause, within: budget, aim)
-        if aim() >= .inactive { await settleScenes(cause, within: budget) }
+        if aim() >= .inactive { await reconcileScenes(cause, within: budget) }
         recordReport(report)
         return report
     }

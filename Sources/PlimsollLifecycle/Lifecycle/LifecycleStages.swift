@@ -13,12 +13,12 @@ struct LifecycleStages: Sendable {
         var surroundings = LifecycleUnit.Surroundings()
         surroundings.before = before
         surroundings.after = after
-        // First settle what has changed, because reacquiring may hang on a network and needs the changes
+        // First resynchronize the environment, because reacquiring may hang on a network and needs the changes
         // (credentials). Then reacquire what was lost, then admit work, and release the timers last. All timers due
         // in the gap would fire at once before the first request. No request depends on a timer, as all expiry is
         // judged by the clock (C60, T30).
         surroundings.afterResume =
-            [settle, keeping.reacquireLost, pause(nil), stage { alarms.release() }] + keeping.afterWake
+            [resync, keeping.reacquireLost, pause(nil), stage { alarms.release() }] + keeping.afterWake
         return surroundings
     }
 
@@ -78,11 +78,11 @@ struct LifecycleStages: Sendable {
     }
 
     /// Reads changed settings again, and notifies the observers that must know before work is admitted.
-    private func settle(_ context: LifecycleContext) async -> FanOut.Outcome {
-        let settlement = await environment.settle(within: context.timeRemaining)
+    private func resync(_ context: LifecycleContext) async -> FanOut.Outcome {
+        let result = await environment.resync(within: context.timeRemaining)
         var outcome = FanOut.Outcome()
-        outcome.slowest = settlement.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) }
-        outcome.overran = settlement.late.map {
+        outcome.slowest = result.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) }
+        outcome.overran = result.late.map {
             HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining, isFinished: false)
         }
         return outcome

@@ -170,15 +170,15 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         let gate = gates.current
         gate.notice()
         let now = needsTime(nil) ? alarms(at: gate).heartbeat.running : .zero
-        settle(state.withLock { $0.poll(gates.current.extent, at: now) }, at: now, gate)
+        resume(state.withLock { $0.poll(gates.current.extent, at: now) }, at: now, gate)
     }
 
-    private func settle(_ settlement: LimiterState<Waiter>.Settlement, at now: Duration, _ gate: QuiesceGate) {
-        if let sweep = settlement.sweep { set(sweep, from: now, gate) }
-        for (waiter, reason) in settlement.refused {
+    private func resume(_ dequeued: LimiterState<Waiter>.Dequeued, at now: Duration, _ gate: QuiesceGate) {
+        if let sweep = dequeued.sweep { set(sweep, from: now, gate) }
+        for (waiter, reason) in dequeued.refused {
             waiter.finish()?.continuation.resume(throwing: AdmissionRefusal(limiter: name, reason: reason))
         }
-        for waiter in settlement.admitted {
+        for waiter in dequeued.admitted {
             if let continuation = waiter.finish()?.continuation {
                 continuation.resume()
             } else {
@@ -208,7 +208,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         alarms.set(.deadline, after: max(.zero, sweep.due - now)) { [weak self] in
             guard let self else { return }
             let now = alarms.heartbeat.running
-            settle(state.withLock { $0.sweep(sweep.number, at: now) }, at: now, gate)
+            resume(state.withLock { $0.sweep(sweep.number, at: now) }, at: now, gate)
         }
     }
 

@@ -24,7 +24,7 @@ struct LimiterState<Waiter> {
     }
 
     /// The waiters whose wait is over, and the next sweep if that is new.
-    struct Settlement {
+    struct Dequeued {
         var admitted: [Waiter] = []
         var refused: [(waiter: Waiter, reason: AdmissionRefusal.Reason)] = []
         var sweep: Sweep?
@@ -86,21 +86,21 @@ struct LimiterState<Waiter> {
     mutating func remove(_ ticket: UInt64) -> Waiter? { queue.remove(ticket) }
 
     /// Admits as many waiters as there is room for, in the order of arrival. Applies the policy when a pause begins.
-    mutating func poll(_ extent: QuiesceExtent, at now: Duration) -> Settlement {
-        var settlement = Settlement()
+    mutating func poll(_ extent: QuiesceExtent, at now: Duration) -> Dequeued {
+        var dequeued = Dequeued()
         if !extent.isHeld, stops(extent) != isStopped {
             isStopped.toggle()
             if let limit = rules.pausePatience, limit > .zero {
                 if isStopped {
                     queue.beginPause(until: now + limit)
-                    if queue.count > 0 { settlement.sweep = nextSweep(by: now + limit) }
+                    if queue.count > 0 { dequeued.sweep = nextSweep(by: now + limit) }
                 } else {
                     queue.endPause()
                 }
             } else if rules.pausePatience != nil {
                 while isStopped, let waiter = queue.popFirst() {
                     refused += 1
-                    settlement.refused.append((waiter, .paused))
+                    dequeued.refused.append((waiter, .paused))
                 }
             }
         }
@@ -108,9 +108,9 @@ struct LimiterState<Waiter> {
         while running < room, let waiter = queue.popFirst() {
             running += 1
             admitted += 1
-            settlement.admitted.append(waiter)
+            dequeued.admitted.append(waiter)
         }
-        return settlement
+        return dequeued
     }
 
     private func stops(_ extent: QuiesceExtent) -> Bool { !extent.isHeld && room(extent) == 0 }
@@ -118,19 +118,19 @@ struct LimiterState<Waiter> {
     // MARK: Time
 
     /// Removes the waiters whose time is up. At most once in 10 ms, as each sweep checks all waiters.
-    mutating func sweep(_ number: UInt64, at now: Duration) -> Settlement {
-        var settlement = Settlement()
-        guard number == sweep.number else { return settlement }
+    mutating func sweep(_ number: UInt64, at now: Duration) -> Dequeued {
+        var dequeued = Dequeued()
+        guard number == sweep.number else { return dequeued }
         sweep.due = .max
-        settlement.refused = queue.removeDue(by: now).map { place in
+        dequeued.refused = queue.removeDue(by: now).map { place in
             guard place.isByPause, let limit = rules.pausePatience else {
                 return (place.waiter, .waitedTooLong(place.patience ?? .zero))
             }
             return (place.waiter, .pausedTooLong(limit))
         }
-        expired += UInt64(settlement.refused.count)
-        if let due = queue.nextDue { settlement.sweep = nextSweep(by: max(due, now + .milliseconds(10))) }
-        return settlement
+        expired += UInt64(dequeued.refused.count)
+        if let due = queue.nextDue { dequeued.sweep = nextSweep(by: max(due, now + .milliseconds(10))) }
+        return dequeued
     }
 
     /// Switches to another clock, which is ahead by `offset`.

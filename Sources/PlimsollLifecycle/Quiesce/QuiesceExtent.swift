@@ -6,7 +6,7 @@ public struct QuiesceExtent: Sendable, Hashable {
     package enum Profile: UInt8, Sendable, Hashable, CaseIterable {
         /// All work goes on.
         case foreground
-        /// As little work as possible: one piece at a time, timers coalesced or stopped (C35).
+        /// As little work as possible: one work item at a time, timers coalesced or stopped (C35).
         case background
         /// No new work is admitted; running work is finished.
         case paused

@@ -27,7 +27,7 @@ public final class QuiesceSet: Sendable {
         let member: any Quiescable
         let gate: QuiesceGate
         let calls: CallGate
-        var told: QuiesceExtent
+        var notified: QuiesceExtent
     }
 
     private struct Lease {
@@ -43,7 +43,7 @@ public final class QuiesceSet: Sendable {
         var nextID: UInt64 = 0
         var gates: [String: QuiesceGate] = [:]
         /// True while a thread notifies members. That thread also delivers changes made meanwhile.
-        var isTelling = false
+        var isNotifying = false
 
         mutating func takeID() -> UInt64 {
             defer { nextID += 1 }
@@ -53,14 +53,14 @@ public final class QuiesceSet: Sendable {
         /// Returns the first member from that id on whose last notified extent exceeds the extent in force.
         func firstNarrowed(from id: UInt64) -> Int? {
             var index = index(from: id)
-            while index < members.count, !(members[index].gate.extent < members[index].told) { index += 1 }
+            while index < members.count, !(members[index].gate.extent < members[index].notified) { index += 1 }
             return index < members.count ? index : nil
         }
 
         /// Returns the last member before that id whose last notified extent is below the extent in force.
         func lastWidened(before id: UInt64) -> Int? {
             var index = index(from: id) - 1
-            while index >= 0, !(members[index].gate.extent > members[index].told) { index -= 1 }
+            while index >= 0, !(members[index].gate.extent > members[index].notified) { index -= 1 }
             return index >= 0 ? index : nil
         }
 
@@ -107,7 +107,7 @@ public final class QuiesceSet: Sendable {
         let calls = CallGate(), gated = member as? any GatedMember
         let (id, gate) = state.withLock { state in
             let gate = findGate(of: member.workClass, &state), id = state.takeID()
-            state.members.append(Member(id: id, member: member, gate: gate, calls: calls, told: .open))
+            state.members.append(Member(id: id, member: member, gate: gate, calls: calls, notified: .open))
             return (id, gate)
         }
         gated?.join(gate)
@@ -130,7 +130,7 @@ public final class QuiesceSet: Sendable {
         if let gated = entry.member as? any GatedMember {
             gated.leave(entry.gate)
             gated.poll()
-        } else if entry.told != .open {
+        } else if entry.notified != .open {
             entry.member.quiesce(to: .open)
         }
     }
@@ -255,10 +255,10 @@ public final class QuiesceSet: Sendable {
         }
         guard isFirst else { return }
         // Due at once, and called after the check of the heartbeat.
-        alarms.set(.deadline, after: .zero) { [weak self] in self?.settleLate() }
+        alarms.set(.deadline, after: .zero) { [weak self] in self?.clearLate() }
     }
 
-    private func settleLate() {
+    private func clearLate() {
         let members = state.withLock { state in
             state.inputs.isLate = false
             publish(state.inputs)
@@ -275,12 +275,12 @@ public final class QuiesceSet: Sendable {
     /// all members are up to date.
     private func notify() {
         let begins = state.withLock { state in
-            guard !state.isTelling else { return false }
-            state.isTelling = true
+            guard !state.isNotifying else { return false }
+            state.isNotifying = true
             return true
         }
         guard begins else { return }
-        var pass = TellingPass()
+        var pass = NotificationPass()
         while let call = state.withLock({ pass.next(in: &$0) }) {
             _ = call.entry.calls.call { call.entry.member.quiesce(to: call.extent) }
         }
@@ -290,11 +290,11 @@ public final class QuiesceSet: Sendable {
     /// more, in reverse. Repeats until all members are up to date.
     ///
     /// Allocates nothing, because memory shortages are notified on this path.
-    private struct TellingPass {
+    private struct NotificationPass {
         private var isNarrowing = true
         /// The next id to check when narrowing; when widening, only ids below this one remain.
         private var bound: UInt64 = 0
-        private var hasTold = false
+        private var hasNotified = false
 
         /// Returns the next member, marked as notified. `nil` when all are up to date; the next change then starts a
         /// new pass.
@@ -302,17 +302,17 @@ public final class QuiesceSet: Sendable {
             while true {
                 let index = isNarrowing ? state.firstNarrowed(from: bound) : state.lastWidened(before: bound)
                 if let index {
-                    hasTold = true
+                    hasNotified = true
                     bound = state.members[index].id + (isNarrowing ? 1 : 0)
-                    state.members[index].told = state.members[index].gate.extent
-                    return (state.members[index], state.members[index].told)
+                    state.members[index].notified = state.members[index].gate.extent
+                    return (state.members[index], state.members[index].notified)
                 }
                 if isNarrowing {
                     (isNarrowing, bound) = (false, .max)
-                } else if hasTold {
-                    (isNarrowing, bound, hasTold) = (true, 0, false)
+                } else if hasNotified {
+                    (isNarrowing, bound, hasNotified) = (true, 0, false)
                 } else {
-                    state.isTelling = false
+                    state.isNotifying = false
                     return nil
                 }
             }

@@ -15,10 +15,10 @@ public final class ProtectedData: Sendable {
     private struct State {
         var isAvailable = true
         var observers: [Observer] = []
-        /// Changes not yet delivered to the observers. `isTelling` is true while a thread delivers. Changes are
+        /// Changes not yet delivered to the observers. `isNotifying` is true while a thread delivers. Changes are
         /// delivered in order, on one thread at a time.
         var undelivered: [Bool] = []
-        var isTelling = false
+        var isNotifying = false
         var waiting: [UInt64: CheckedContinuation<Bool, Never>] = [:]
         var nextWaiter: UInt64 = 0
     }
@@ -110,7 +110,7 @@ public final class ProtectedData: Sendable {
     private func notify() {
         guard
             state.withLock({ state in
-                return !exchange(&state.isTelling, true)
+                return !exchange(&state.isNotifying, true)
             })
         else { return }
         while let (isAvailable, observers) = next() {
@@ -121,7 +121,7 @@ public final class ProtectedData: Sendable {
     private func next() -> (Bool, [Observer])? {
         state.withLock { state in
             guard !state.undelivered.isEmpty else {
-                state.isTelling = false
+                state.isNotifying = false
                 return nil
             }
             return (state.undelivered.removeFirst(), state.observers)

@@ -72,13 +72,13 @@ extension LinuxEnvironment {
         let file = kernel.open(path, .reading)
         guard file >= 0 else { return .failure(KernelError(number: -file)) }
         defer { kernel.close(file) }
-        let piece = TextBuffer(capacity: 65536)
+        let chunk = TextBuffer(capacity: 65536)
         var hash = FNV1a(), size = 0
         while size < Self.mostHashed {
-            let count = kernel.read(file, from: size, into: piece.bytes)
+            let count = kernel.read(file, from: size, into: chunk.bytes)
             if count < 0 { return .failure(KernelError(number: Int32(clamping: -count))) }
             if count == 0 { break }
-            for byte in piece.bytes[..<count] { hash.add(byte) }
+            for byte in chunk.bytes[..<count] { hash.add(byte) }
             size += count
         }
         return .success((hash.hash, size))

@@ -144,7 +144,7 @@ final class LinuxEnvironment: EnvironmentSource {
                 source, state.files.eventSource, state.clock.eventSource, state.devices.eventSource,
             ].enumerated() {
                 files[slot] = pollfd(
-                    fd: source.isHeard(at: now) ? source.file : -1, events: source.events, revents: 0)
+                    fd: source.isPollable(at: now) ? source.file : -1, events: source.events, revents: 0)
                 if let rest = source.rest(at: now) { wait = min(wait, max(rest, .milliseconds(1))) }
             }
             for retry in [state.files.retry, state.clock.retry, state.devices.retry] {
@@ -159,18 +159,18 @@ final class LinuxEnvironment: EnvironmentSource {
 
     private func collectAndNotify(asked: Bool) {
         let now = now
-        let (heard, sink): ([Kind: Int], Sink?) = state.withLock { state in
-            var heard = state.files.collect(at: now)
-            heard.merge(state.clock.collect(at: now)) { $0 + $1 }
-            heard.merge(state.devices.collect(at: now)) { $0 + $1 }
+        let (counts, sink): ([Kind: Int], Sink?) = state.withLock { state in
+            var counts = state.files.collect(at: now)
+            counts.merge(state.clock.collect(at: now)) { $0 + $1 }
+            counts.merge(state.devices.collect(at: now)) { $0 + $1 }
             // The timer was set by the old zone, which may have changed.
-            if heard[.timeZone] != nil { state.clock.arm(at: now) }
-            for kind in state.files.repair(at: now, asked: asked) { heard[kind, default: 0] += 1 }
-            for kind in state.clock.repair(at: now, asked: asked) { heard[kind, default: 0] += 1 }
-            for kind in state.devices.repair(at: now, asked: asked) { heard[kind, default: 0] += 1 }
-            return (heard, state.sink)
+            if counts[.timeZone] != nil { state.clock.arm(at: now) }
+            for kind in state.files.repair(at: now, asked: asked) { counts[kind, default: 0] += 1 }
+            for kind in state.clock.repair(at: now, asked: asked) { counts[kind, default: 0] += 1 }
+            for kind in state.devices.repair(at: now, asked: asked) { counts[kind, default: 0] += 1 }
+            return (counts, state.sink)
         }
-        for (kind, events) in heard { sink?(kind, events) }
+        for (kind, events) in counts { sink?(kind, events) }
     }
 }
 

@@ -15,7 +15,7 @@ struct EventSource {
     init(_ events: Int32) { self.events = Int16(events) }
 
     /// Returns true if the file is polled at `now`.
-    func isHeard(at now: Duration) -> Bool { file >= 0 && backOff.isOver(at: now) }
+    func isPollable(at now: Duration) -> Bool { file >= 0 && backOff.isOver(at: now) }
 
     /// Returns true if there is no file and a new one may be armed at `now`.
     func isToBeArmed(at now: Duration) -> Bool { file < 0 && backOff.isOver(at: now) }

@@ -87,7 +87,7 @@ package struct ServiceManager: Sendable {
 
     package init?() throws(ServiceManagerError) { return nil }
 
-    package func tell(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {}
+    package func notify(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {}
 }
 
 package struct ServiceManagerError: Error, Sendable, Hashable, CustomStringConvertible {

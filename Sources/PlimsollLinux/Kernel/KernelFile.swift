@@ -83,13 +83,13 @@ extension Kernel {
         let file = open(path, .reading)
         guard file >= 0 else { return .failure(KernelError(number: -file)) }
         defer { close(file) }
-        let piece = TextBuffer(capacity: 65536)
+        let chunk = TextBuffer(capacity: 65536)
         var all: [UInt8] = []
         while all.count < 16 << 20 {
-            let count = read(file, from: all.count, into: piece.bytes)
+            let count = read(file, from: all.count, into: chunk.bytes)
             if count < 0 { return .failure(KernelError(number: Int32(clamping: -count))) }
             if count == 0 { break }
-            all.append(contentsOf: piece.bytes[..<count])
+            all.append(contentsOf: chunk.bytes[..<count])
         }
         return .success(all)
     }

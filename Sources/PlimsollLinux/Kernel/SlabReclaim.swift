@@ -67,9 +67,9 @@ struct SlabReclaim: Sendable {
         growth.least = min(growth.least, slab)
         self.growth = growth
         let grown = Double(taken - growth.taken), size = Double(growth.slab)
-        let isFileTold =
+        let isFileSignificant =
             Double(growth.file) >= Double(limit) * Self.leastFile && grown * 2 >= Double(growth.file - file)
-        let ofFile = isFileTold ? Double(growth.file - file) / Double(growth.file) : 0
+        let ofFile = isFileSignificant ? Double(growth.file - file) / Double(growth.file) : 0
         guard grown >= size * Self.stride.slab || ofFile >= Self.stride.file else { return }
         self.growth = (taken, slab, file, slab)
         let due = max(ofFile, grown / (size + Double(growth.file))), fell = Double(growth.slab - growth.least) / size

@@ -35,7 +35,7 @@ package struct ServiceManager: Sendable {
     /// Sends `lines`, with open files. Never blocks.
     ///
     /// - Throws: `ServiceManagerError` if the service manager can't be reached, or the queue is full.
-    package func tell(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {
+    package func notify(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {
         let result = Self.send(Array(lines.joined(separator: "\n").utf8), to: address, descriptors)
         guard result < 0 else { return }
         throw ServiceManagerError(

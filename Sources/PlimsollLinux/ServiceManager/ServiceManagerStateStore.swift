@@ -68,7 +68,7 @@ public final class ServiceManagerStateStore: StateStore {
             // One at a time: of two writers of a name, the later generation must be kept.
             let before = try state.withLock { state in
                 let generation = (state[name]?.generation ?? 0) + 1
-                try serviceManager.tell("FDSTORE=1", "FDNAME=\(Self.label(name, generation))", descriptors: [file])
+                try serviceManager.notify("FDSTORE=1", "FDNAME=\(Self.label(name, generation))", descriptors: [file])
                 return exchange(&state[name], Kept(generation: generation, file: file))
             }
             if let before { letGo(name, before) }
@@ -111,7 +111,7 @@ public final class ServiceManagerStateStore: StateStore {
     /// Removes a file, best effort. A file that the service manager keeps too long is removed by the next run.
     private func letGo(_ name: String, _ kept: Kept) {
         close(kept.file)
-        try? serviceManager.tell("FDSTOREREMOVE=1", "FDNAME=\(Self.label(name, kept.generation))")
+        try? serviceManager.notify("FDSTOREREMOVE=1", "FDNAME=\(Self.label(name, kept.generation))")
     }
 
     private static func failure(_ call: String, _ name: String) -> ServiceManagerError {

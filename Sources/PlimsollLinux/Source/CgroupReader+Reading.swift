@@ -30,8 +30,8 @@ extension CgroupReader {
         reading.resident = resident ?? .zero
         reading.stall = stall.totals(at: now)
         reading.events = limitEvents?.counts(at: now)
-        let (told, heard) = (shared.takeAnnounced(), announcement.take())
-        reading.announced = told.map { max($0, heard ?? .normal) } ?? heard
+        let (announced, own) = (shared.takeAnnounced(), announcement.take())
+        reading.announced = announced.map { max($0, own ?? .normal) } ?? own
         updateRings(reading)
         if reading.limit == nil, reading.stall == nil, reading.events == nil, reading.announced == nil, resident == nil
         {

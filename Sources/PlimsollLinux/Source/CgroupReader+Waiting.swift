@@ -42,7 +42,7 @@ extension CgroupReader {
             return .max
         }
         slots[slot.rawValue] = pollfd(
-            fd: eventSource.isHeard(at: now) ? eventSource.file : -1, events: eventSource.events, revents: 0)
+            fd: eventSource.isPollable(at: now) ? eventSource.file : -1, events: eventSource.events, revents: 0)
         // A source in a short rest must be polled again before a long wait ends.
         guard let rest = eventSource.rest(at: now), rest <= .seconds(1) else { return .max }
         return max(1_000_000, rest.inNanoseconds)

@@ -26,7 +26,7 @@ package enum ChildMessage: Sendable, Hashable {
         case foreground
         /// On the way to be frozen, or working in the background.
         case background
-        /// In the background, with all work settled: the service may be frozen.
+        /// In the background, with all work finished: the service may be frozen.
         case suspendedReady = "suspended-ready"
     }
 

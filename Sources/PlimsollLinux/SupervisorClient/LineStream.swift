@@ -8,7 +8,7 @@ package struct LineStream {
     /// Number of lines sent, and so the sequence number of the last.
     package private(set) var sent: UInt64 = 0
     /// Sequence number of the last line dequeued.
-    package private(set) var heard: UInt64 = 0
+    package private(set) var received: UInt64 = 0
     /// The rest of a line that the kernel took a part of.
     package private(set) var outbox: ArraySlice<UInt8> = []
     /// The receive buffer; `count` bytes have come. The size is fixed: a sender of longer lines does not speak this
@@ -70,8 +70,8 @@ package struct LineStream {
 
     /// Records the sequence number of a dequeued line. Returns false unless the number follows the last.
     package mutating func follows(_ sequence: UInt64) -> Bool {
-        guard sequence == heard &+ 1 else { return false }
-        heard = sequence
+        guard sequence == received &+ 1 else { return false }
+        received = sequence
         return true
     }
 

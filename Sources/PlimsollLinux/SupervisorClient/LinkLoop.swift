@@ -18,7 +18,7 @@ final class LinkLoop: Sendable {
         /// The granted keep-alive, to be requested again on the next connection.
         var granted: ChildMessage?
         /// True if the manager requests to be frozen, and the request was not sent yet.
-        var wantsStandstill = false
+        var wantsSuspension = false
         /// Tasks to resume once the supervisor has been sent the present state.
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
@@ -65,10 +65,10 @@ final class LinkLoop: Sendable {
 
     /// Requests that the supervisor freeze this process. Returns the reason if that is impossible. Called by the
     /// pressure loop: allocates nothing and never waits.
-    func askForStandstill() -> String? {
+    func requestSuspension() -> String? {
         let isConnected = state.withLock { state in
             guard !state.isStopped, state.status.isConnected else { return false }
-            state.wantsStandstill = true
+            state.wantsSuspension = true
             return true
         }
         guard isConnected else {
@@ -111,7 +111,7 @@ final class LinkLoop: Sendable {
     private func lose(_ problem: String) {
         let (unanswered, waiting) = state.withLock { state in
             (state.status.isConnected, state.status.problem, state.status.level) = (false, problem, .normal)
-            defer { (state.questions, state.awaited, state.waiting, state.wantsStandstill) = ([], [:], [], false) }
+            defer { (state.questions, state.awaited, state.waiting, state.wantsSuspension) = ([], [:], [], false) }
             return (state.questions.compactMap(\.answer) + state.awaited.values.compactMap(\.answer), state.waiting)
         }
         for answer in unanswered { answer.resume(returning: false) }
@@ -141,7 +141,7 @@ final class LinkLoop: Sendable {
         while !isStopped {
             send(&stream, &diff)
             guard wait(for: file, writing: !stream.outbox.isEmpty, atMost: Self.pollInterval) else { continue }
-            if let problem = receive(&stream, &isRefused) { return (problem, stream.heard > 0 && !isRefused) }
+            if let problem = receive(&stream, &isRefused) { return (problem, stream.received > 0 && !isRefused) }
         }
         _ = stream.send { ChildMessage.bye.encoded($0) }
         return ("the link was closed", true)
@@ -153,16 +153,16 @@ final class LinkLoop: Sendable {
         let waiting = state.withLock { exchange(&$0.waiting, []) }
         defer { for done in waiting { done.resume() } }
         guard stream.flush() else { return }
-        let sight = orders.read()
-        if sight.needsSave { orders.saveAgain { [wakeup] in wakeup.ring() } }
-        if sight.isSavedAwaited { diff.forgetSaved() }
-        for message in sight.messages where diff.isChange(message) {
+        let snapshot = orders.read()
+        if snapshot.needsSave { orders.saveAgain { [wakeup] in wakeup.ring() } }
+        if snapshot.isSavedAwaited { diff.forgetSaved() }
+        for message in snapshot.messages where diff.isChange(message) {
             guard stream.send({ message.encoded($0) }) else { return }
             diff.wasSent(message)
         }
-        if state.withLock({ $0.wantsStandstill }) {
+        if state.withLock({ $0.wantsSuspension }) {
             guard stream.send({ ChildMessage.suspend.encoded($0) }) else { return }
-            state.withLock { $0.wantsStandstill = false }
+            state.withLock { $0.wantsSuspension = false }
         }
         while let question = state.withLock({ $0.questions.first }) {
             guard stream.send({ question.message.encoded($0) }) else { return }
@@ -185,7 +185,7 @@ final class LinkLoop: Sendable {
             while let line = try stream.nextLine() {
                 let (sequence, message) = try SupervisorMessage.decode(line)
                 guard stream.follows(sequence) else {
-                    return "the supervisor sent line \(sequence) after \(stream.heard)"
+                    return "the supervisor sent line \(sequence) after \(stream.received)"
                 }
                 switch message {
                 case nil: break

@@ -98,7 +98,7 @@ final class LinkOrders: Sendable {
     // MARK: Messages to send
 
     /// The messages to send, and the actions that follow.
-    struct Sight {
+    struct Snapshot {
         var messages: [ChildMessage]
         /// True if the supervisor waits for `saved`.
         var isSavedAwaited: Bool
@@ -123,7 +123,7 @@ final class LinkOrders: Sendable {
 
     /// Returns all messages for the present state. The state comes last, so that the supervisor already has the facts
     /// for the state.
-    func read() -> Sight {
+    func read() -> Snapshot {
         let lifecycle = manager.lifecycle
         let (tasks, until) = work(), ended = manager.endedTasks
         let current = lifecycle.state
@@ -152,7 +152,7 @@ final class LinkOrders: Sendable {
             .saved(!seen.hasWorked && (seen.checkpoint ?? arrival ?? false)), .locks(!lifecycle.exclusive.held.isEmpty),
             .state(!isInBackground ? .foreground : arrival == nil || seen.hasWorked ? .background : .suspendedReady),
         ]
-        return Sight(messages: messages, isSavedAwaited: seen.isAwaited, needsSave: seen.needsSave)
+        return Snapshot(messages: messages, isSavedAwaited: seen.isAwaited, needsSave: seen.needsSave)
     }
 
     /// Saves the results of background tasks after they have ended. Until then the service reports neither `saved` nor

@@ -37,7 +37,7 @@ public final class SupervisorLink: Sendable {
     private let loop: LinkLoop
     private let transitions: Task<Void, Never>
     private let comingBack: Registration
-    private let standstill: Registration
+    private let suspension: Registration
 
     /// Connects `manager` with the supervisor that `$PLIMSOLL_SUPERVISOR` names.
     ///
@@ -76,11 +76,11 @@ public final class SupervisorLink: Sendable {
         // `saved` must be retracted before the service accepts new work. A service frozen a moment later is killed on
         // the strength of that message.
         comingBack = manager.lifecycle.onComingBack("supervisor link") { await loop.sendNow() }
-        standstill = manager.carryStandstill { loop.askForStandstill() }
+        suspension = manager.onSuspensionRequest { loop.requestSuspension() }
         guard Thread.start("plimsoll-link", { loop.run() }) else {
             transitions.cancel()
             comingBack.cancel()
-            standstill.cancel()
+            suspension.cancel()
             throw SupervisorLinkError(
                 "cannot start a thread for the supervisor's link; check the limit of processes (pids.max, RLIMIT_NPROC)"
             )
@@ -95,7 +95,7 @@ public final class SupervisorLink: Sendable {
         // First: resumes tasks whose life cycle step waits for the link.
         loop.stop()
         comingBack.cancel()
-        standstill.cancel()
+        suspension.cancel()
     }
 
     package var status: Status { loop.status }

@@ -18,7 +18,7 @@ struct MetricsReporter {
     private let factory: any MetricsFactory
     private var gauges: [Key: Gauge] = [:]
     /// The counters, each with the total reported so far.
-    private var counters: [Key: (counter: FloatingPointCounter, told: Double)] = [:]
+    private var counters: [Key: (counter: FloatingPointCounter, reported: Double)] = [:]
 
     init(_ manager: ResourceManager, _ factory: any MetricsFactory) {
         (self.manager, self.factory) = (manager, factory)
@@ -48,9 +48,9 @@ struct MetricsReporter {
     private mutating func record(_ key: Key, count value: Double) {
         var entry =
             counters[key] ?? (FloatingPointCounter(label: key.name, dimensions: key.dimensions, factory: factory), 0)
-        if value > entry.told {
-            entry.counter.increment(by: value - entry.told)
-            entry.told = value
+        if value > entry.reported {
+            entry.counter.increment(by: value - entry.reported)
+            entry.reported = value
         }
         counters[key] = entry
     }

@@ -36,7 +36,7 @@ public final class ResourceService: Service, CustomStringConvertible {
         /// True if the run has ended in time.
         var isOver = false
         /// Closures that cancel the scheduled checks of a shutdown.
-        var looks: [@Sendable () -> Void] = []
+        var checks: [@Sendable () -> Void] = []
     }
 
     /// The manager that this service runs.
@@ -123,7 +123,7 @@ public final class ResourceService: Service, CustomStringConvertible {
                 manager.stop()
             }
         } catch {
-            callOffLooks()
+            cancelChecks()
             throw error
         }
         let isOverdue = state.withLock { state in
@@ -134,7 +134,7 @@ public final class ResourceService: Service, CustomStringConvertible {
         if isOverdue, !Task.isCancelled {
             throw ShutdownOverrun(manager.shutdownReport?.budget ?? settings.shutdownBudget)
         }
-        callOffLooks()
+        cancelChecks()
     }
 
     /// Begins the shutdown. Called by the beacon and by `run()`; the first call wins.
@@ -154,17 +154,17 @@ public final class ResourceService: Service, CustomStringConvertible {
         // The scheduled checks retain the manager until they are cancelled, at the latest until the end of the
         // budget. Tasks are given up when the reserve begins. Services have half of the reserve to react.
         let manager = manager
-        let looks = [
+        let checks = [
             manager.call(after: budget - ResourceManager.shutdownReserve(of: budget) / 2) { [self] in
                 endWithoutTurn(manager)
             },
             manager.call(after: budget) { [self] in ManagerLog(logger, rest: .zero).outlived(budget, manager) },
         ]
         let isOver = state.withLock { state in
-            state.looks = looks
+            state.checks = checks
             return state.isOver
         }
-        if isOver { callOffLooks() }
+        if isOver { cancelChecks() }
     }
 
     /// Ends the run if services keep the manager from its turn. By now tasks are cancelled, and code that awaits
@@ -179,12 +179,12 @@ public final class ResourceService: Service, CustomStringConvertible {
         manager.stop()
     }
 
-    private func callOffLooks() {
-        let looks = state.withLock { state in
+    private func cancelChecks() {
+        let checks = state.withLock { state in
             state.isOver = true
-            return exchange(&state.looks, [])
+            return exchange(&state.checks, [])
         }
-        for callOff in looks { callOff() }
+        for cancel in checks { cancel() }
     }
 
     private func makeLink(_ log: ManagerLog) -> ServiceManagerLink? {
@@ -266,15 +266,15 @@ extension ResourceService {
     public func follow(_ reader: ConfigReader) async throws {
         let live = Setting.all.filter(\.isLive), logger = logger
         try await reader.watchSnapshot { updates in
-            var told: [String] = []
+            var reported: [String] = []
             for try await snapshot in updates {
                 var settings = settings
                 settings.policy.isDryRun = manager.isDryRun
                 let problems = settings.apply(live, snapshot)
-                for problem in problems where !told.contains(problem) {
+                for problem in problems where !reported.contains(problem) {
                     logger.warning("ignored a setting", metadata: ["plimsoll.reason": "\(problem)"])
                 }
-                told = problems
+                reported = problems
                 manager.isDryRun = settings.policy.isDryRun
                 self.settings = settings
             }

@@ -9,15 +9,15 @@ final class ServiceManagerLink: Sendable {
     private let manager: ResourceManager
     private let serviceManager: ServiceManager
     private let problem: @Sendable (ServiceManagerError) -> Void
-    private struct Told {
+    private struct Sent {
         /// The last status line that was sent.
         var line = ""
         /// Messages that did not fit into the service manager's full queue, to be sent again with the next message.
-        var unsaid: [String] = []
+        var unsent: [String] = []
     }
 
     /// Held while a line is built and sent, so that no line overtakes a newer one.
-    private let told = Mutex(Told())
+    private let sent = Mutex(Sent())
     /// Back-off between attempts to send `WATCHDOG=1` while the queue is full. A missed watchdog message has the
     /// process killed.
     private static let pauses: [Duration] = [.milliseconds(5), .milliseconds(20), .milliseconds(80)]
@@ -65,16 +65,16 @@ final class ServiceManagerLink: Sendable {
     /// Sends `words` and the status line. Without words, sends only a changed line.
     private func report(_ words: String...) {
         complaining {
-            told.withLock { told in
+            sent.withLock { sent in
                 let line = line
-                guard told.line != line || !words.isEmpty || !told.unsaid.isEmpty else { return nil }
+                guard sent.line != line || !words.isEmpty || !sent.unsent.isEmpty else { return nil }
                 // Only the newest message of each kind counts, for example `EXTEND_TIMEOUT_USEC=`.
                 let all =
-                    told.unsaid.filter { old in !words.contains { $0.prefix { $0 != "=" } == old.prefix { $0 != "=" } }
+                    sent.unsent.filter { old in !words.contains { $0.prefix { $0 != "=" } == old.prefix { $0 != "=" } }
                     } + words
                 let failure = send(all + ["STATUS=\(line)"])
-                if failure == nil { told.line = line }
-                told.unsaid = failure?.isBusy == true ? all : []
+                if failure == nil { sent.line = line }
+                sent.unsent = failure?.isBusy == true ? all : []
                 // A message that is only delayed is not lost, and not a problem to report.
                 return failure?.isBusy == true && !manager.isShuttingDown ? nil : failure
             }
@@ -92,7 +92,7 @@ final class ServiceManagerLink: Sendable {
     }
 
     private func send(_ lines: [String]) -> ServiceManagerError? {
-        do { try serviceManager.tell(lines.joined(separator: "\n")) } catch { return error }
+        do { try serviceManager.notify(lines.joined(separator: "\n")) } catch { return error }
         return nil
     }
 

@@ -23,7 +23,7 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     private let terms: [SheddingPolicy.Terms]
     /// Starts of the sequences: one for each priority's arrivals, and one for the retry times.
     private let starts: [UInt64]
-    private let lanes = (Lane(), Lane(), Lane())
+    private let priorityCounters = (PriorityCounters(), PriorityCounters(), PriorityCounters())
     // Loads of `published` are relaxed: a decision that reads an extent while the extent changes admits one request
     // under the old extent. A change of `published` or `running` that can free a place is sequentially consistent,
     // like the count of waiters: either the thread that changes it sees a waiter, or that waiter sees the free place.
@@ -45,7 +45,7 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     private static let leastUsual = 8
 
     /// Counters of one priority, in an allocation of their own.
-    private final class Lane: Sendable {
+    private final class PriorityCounters: Sendable {
         // Relaxed: these are numbers for reports and for the spreading.
         let admitted = Atomic<UInt64>(0)
         let exempted = Atomic<UInt64>(0)
@@ -94,12 +94,12 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     ///   - isExempt: called only before a refusal; true to serve the request anyway, as needed for health checks.
     /// - Returns: `nil` if the request is admitted.
     public func begin(_ priority: RequestPriority, isExempt: () -> Bool = { false }) -> RequestRefusal? {
-        let lane = lane(priority), bits = published.load(ordering: .relaxed)
-        guard let reason = reserve(priority, lane, bits) else {
-            lane.admitted.add(1, ordering: .relaxed)
+        let counters = counters(priority), bits = published.load(ordering: .relaxed)
+        guard let reason = reserve(priority, counters, bits) else {
+            counters.admitted.add(1, ordering: .relaxed)
             return nil
         }
-        return refuse(priority, lane, bits, reason, isExempt)
+        return refuse(priority, counters, bits, reason, isExempt)
     }
 
     /// Admits a request, after a wait of at most `policy.patience`, or returns the reason for a refusal. After an
@@ -109,22 +109,22 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     ///
     /// - Returns: `nil` if the request is admitted.
     public func admit(_ priority: RequestPriority, isExempt: () -> Bool = { false }) async -> RequestRefusal? {
-        let lane = lane(priority), bits = published.load(ordering: .relaxed)
-        guard let reason = reserve(priority, lane, bits) else {
-            lane.admitted.add(1, ordering: .relaxed)
+        let counters = counters(priority), bits = published.load(ordering: .relaxed)
+        guard let reason = reserve(priority, counters, bits) else {
+            counters.admitted.add(1, ordering: .relaxed)
             return nil
         }
         // A limit unrelated to memory queues no request, and a held process admits no work.
         if bits != Self.open, mayWait(priority, bits, reason), !isExempt() {
             let isAdmitted = await queue.wait(priority, atMost: policy.patience) { [self] in
-                reserve(priority, lane, published.load(ordering: .relaxed), isWaiting: true) == nil
+                reserve(priority, counters, published.load(ordering: .relaxed), isWaiting: true) == nil
             }
             if isAdmitted {
-                lane.admitted.add(1, ordering: .relaxed)
+                counters.admitted.add(1, ordering: .relaxed)
                 return nil
             }
         }
-        return refuse(priority, lane, published.load(ordering: .relaxed), reason, isExempt)
+        return refuse(priority, counters, published.load(ordering: .relaxed), reason, isExempt)
     }
 
     /// Returns true if waiting can help. A thinned-out request must not wait: a later admission would take the place
@@ -163,7 +163,7 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     /// Reserves a place for a request, or returns the reason for a refusal.
     ///
     /// - Parameter isWaiting: true for a request that waits already and so was not thinned out on arrival.
-    private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt8, isWaiting: Bool = false)
+    private func reserve(_ priority: RequestPriority, _ counters: PriorityCounters, _ bits: UInt8, isWaiting: Bool = false)
         -> RequestRefusal.Reason?
     {
         var most = policy.limit ?? .max
@@ -171,7 +171,7 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
             guard let row = QuiesceExtent(bits: bits).row else { return .paused }
             let terms = terms[row * 3 + Int(priority.rawValue)]
             if let threshold = terms.threshold, !isWaiting || threshold == 0 {
-                let number = lane.arrivals.add(1, ordering: .relaxed).oldValue
+                let number = counters.arrivals.add(1, ordering: .relaxed).oldValue
                 if Spread.word(number, from: starts[Int(priority.rawValue)]) >= threshold { return .arrivals }
             }
             most = terms.room(of: usual.load(ordering: .relaxed))
@@ -188,19 +188,19 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     }
 
     private func refuse(
-        _ priority: RequestPriority, _ lane: Lane, _ bits: UInt8, _ reason: RequestRefusal.Reason,
+        _ priority: RequestPriority, _ counters: PriorityCounters, _ bits: UInt8, _ reason: RequestRefusal.Reason,
         _ isExempt: () -> Bool
     ) -> RequestRefusal? {
         if isExempt() {
             running.add(1, ordering: .relaxed)
-            lane.admitted.add(1, ordering: .relaxed)
-            lane.exempted.add(1, ordering: .relaxed)
+            counters.admitted.add(1, ordering: .relaxed)
+            counters.exempted.add(1, ordering: .relaxed)
             return nil
         }
         switch reason {
-        case .concurrency: lane.tooMany.add(1, ordering: .relaxed)
-        case .arrivals: lane.thinned.add(1, ordering: .relaxed)
-        case .paused: lane.paused.add(1, ordering: .relaxed)
+        case .concurrency: counters.tooMany.add(1, ordering: .relaxed)
+        case .arrivals: counters.thinned.add(1, ordering: .relaxed)
+        case .paused: counters.paused.add(1, ordering: .relaxed)
         }
         let extent = QuiesceExtent(bits: bits), range = policy[retryAfter: extent] ?? recovery.range
         let word = Spread.word(
@@ -210,11 +210,11 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
             shedder: name, priority: priority, reason: reason, extent: extent, retryAfterSeconds: seconds)
     }
 
-    private func lane(_ priority: RequestPriority) -> Lane {
+    private func counters(_ priority: RequestPriority) -> PriorityCounters {
         switch priority {
-        case .sheddable: lanes.0
-        case .normal: lanes.1
-        case .critical: lanes.2
+        case .sheddable: priorityCounters.0
+        case .normal: priorityCounters.1
+        case .critical: priorityCounters.2
         }
     }
 
@@ -261,13 +261,13 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     public var counts: RequestCounts {
         var counts = RequestCounts()
         for priority in RequestPriority.allCases {
-            let lane = lane(priority)
-            counts.admitted["\(priority)"] = lane.admitted.load(ordering: .relaxed)
-            counts.exempted += lane.exempted.load(ordering: .relaxed)
+            let counters = counters(priority)
+            counts.admitted["\(priority)"] = counters.admitted.load(ordering: .relaxed)
+            counts.exempted += counters.exempted.load(ordering: .relaxed)
             counts.refused["\(priority)"] = [
-                RequestRefusal.Reason.concurrency.rawValue: lane.tooMany.load(ordering: .relaxed),
-                RequestRefusal.Reason.arrivals.rawValue: lane.thinned.load(ordering: .relaxed),
-                RequestRefusal.Reason.paused.rawValue: lane.paused.load(ordering: .relaxed),
+                RequestRefusal.Reason.concurrency.rawValue: counters.tooMany.load(ordering: .relaxed),
+                RequestRefusal.Reason.arrivals.rawValue: counters.thinned.load(ordering: .relaxed),
+                RequestRefusal.Reason.paused.rawValue: counters.paused.load(ordering: .relaxed),
             ]
         }
         return counts
@@ -282,10 +282,10 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     private var refusedInAll: ShedEpisodes.Counts {
         var counts = ShedEpisodes.Counts.zero
         func add(_ priority: RequestPriority) {
-            let lane = lane(priority)
-            counts[ShedEpisodes.index(priority, .concurrency)] = lane.tooMany.load(ordering: .relaxed)
-            counts[ShedEpisodes.index(priority, .arrivals)] = lane.thinned.load(ordering: .relaxed)
-            counts[ShedEpisodes.index(priority, .paused)] = lane.paused.load(ordering: .relaxed)
+            let counters = counters(priority)
+            counts[ShedEpisodes.index(priority, .concurrency)] = counters.tooMany.load(ordering: .relaxed)
+            counts[ShedEpisodes.index(priority, .arrivals)] = counters.thinned.load(ordering: .relaxed)
+            counts[ShedEpisodes.index(priority, .paused)] = counters.paused.load(ordering: .relaxed)
         }
         // Avoid `allCases`: an array is allocated on each use, and this code is on the path that frees memory.
         add(.sheddable)

@@ -18,7 +18,7 @@ final class ShedEpisodes: Sendable {
 
     private struct State {
         var present: (began: Duration, before: Counts, extent: QuiesceExtent)?
-        var isTold = false
+        var isReported = false
         var ended: (times: Int, lasted: Duration, refused: Counts) = (0, .zero, .zero)
     }
 
@@ -50,11 +50,11 @@ final class ShedEpisodes: Sendable {
             var news: [News] = []
             if state.ended.times > 0 {
                 news.append(.ended(times: state.ended.times, lasted: state.ended.lasted, state.ended.refused))
-                (state.ended, state.isTold) = ((0, .zero, .zero), false)
+                (state.ended, state.isReported) = ((0, .zero, .zero), false)
             }
-            if let present = state.present, !state.isTold, total != present.before {
+            if let present = state.present, !state.isReported, total != present.before {
                 news.append(.began(present.extent))
-                state.isTold = true
+                state.isReported = true
             }
             return news
         }

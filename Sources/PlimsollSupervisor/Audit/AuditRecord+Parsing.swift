@@ -83,7 +83,7 @@ private struct Fields {
         switch kind {
         case .warn: return .warn(try level("told"))
         case .release: return .release(ByteCount(try integer("bytes")))
-        case .pushOut: return .pushOut(ByteCount(try integer("bytes")))
+        case .reclaim: return .reclaim(ByteCount(try integer("bytes")))
         case .background: return .background
         case .suspend: return .suspend
         case .start: return .start

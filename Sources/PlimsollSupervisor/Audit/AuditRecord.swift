@@ -59,7 +59,7 @@ extension AuditRecord {
         line.add("action", action.kind.rawValue, to: &buffer)
         switch action {
         case .warn(let level): line.add("told", level.description, to: &buffer)
-        case .release(let amount), .pushOut(let amount): line.add("bytes", amount.bytes, to: &buffer)
+        case .release(let amount), .reclaim(let amount): line.add("bytes", amount.bytes, to: &buffer)
         case .resume(let reason): line.add("how", reason.rawValue, to: &buffer)
         case .throttle(let on): line.add("on", on, to: &buffer)
         case .end(let ending):

@@ -62,7 +62,7 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
         case .resume(.keepAlive): "resumed for keep-alive"
         case .resume(.asked): "resumed on request"
         case .resume(.ending): "resumed to be able to end"
-        case .pushOut(let amount): "relieved of \(amount) of reclaimable memory"
+        case .reclaim(let amount): "relieved of \(amount) of reclaimable memory"
         case .throttle(true): "throttled in processor and disk"
         case .throttle(false): "no longer throttled"
         case .end(.killSuspended): "killed while suspended"

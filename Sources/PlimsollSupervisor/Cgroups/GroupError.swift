@@ -7,7 +7,7 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Act: String, Sendable {
         case find, make, adopt, inspect, freeze, thaw, stop, `continue`, kill, limit, weigh, throttle, remove
         case enter = "put a process into"
-        case pushOut = "reclaim memory of"
+        case reclaim = "reclaim memory of"
         case protect = "guard"
     }
 

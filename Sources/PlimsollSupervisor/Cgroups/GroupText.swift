@@ -1,6 +1,6 @@
 import Glibc
 
-/// Reads and writes small kernel files in one piece.
+/// Reads and writes small kernel files as a whole.
 enum GroupText {
     /// Returns the contents of the file `name` in the directory open at `directory`, or the errno. `directory` can be
     /// `AT_FDCWD`.
@@ -9,14 +9,14 @@ enum GroupText {
         guard file >= 0 else { return .failure(Failure(number: errno)) }
         defer { close(file) }
         var text: [UInt8] = []
-        var piece = [UInt8](repeating: 0, count: 16384)
+        var chunk = [UInt8](repeating: 0, count: 16384)
         // No file read here comes near 16 MiB. The bound ends the reading of an endless file.
         while text.count < 16 << 20 {
-            let count = Glibc.read(file, &piece, piece.count)
+            let count = Glibc.read(file, &chunk, chunk.count)
             if count < 0, errno == EINTR { continue }
             if count < 0 { return .failure(Failure(number: errno)) }
             if count == 0 { break }
-            text.append(contentsOf: piece[..<count])
+            text.append(contentsOf: chunk[..<count])
         }
         return .success(text)
     }

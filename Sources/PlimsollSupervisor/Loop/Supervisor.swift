@@ -62,7 +62,7 @@ public final class Supervisor: Sendable {
     /// Number of turns of the supervisor's thread. Tests use this to detect needless evaluations.
     let turns = Atomic(0)
     /// Number of evaluations of all units.
-    let looks = Atomic(0)
+    let evaluations = Atomic(0)
 
     /// Examines the system and starts nothing. Until `run()` has ended, no other supervisor can use the same directory,
     /// or the same prefix in the same groups.

@@ -15,18 +15,18 @@ extension SupervisorLoop {
         case .warn, .release: break
         // Each decision has one outcome, so the replaced action counts as failed.
         default:
-            settle(
-                run,
+            completeOperation(
+                of: run,
                 failure:
                     "replaced by another decision, because it was not done in time: \(decision.action.kind.rawValue)")
         }
         let before = run.charge
         do {
             guard run.isAlive || decision.action == .start else { throw SupervisorError("the unit has ended") }
-            if try act(decision, on: run, newID()) { return settle(decision, run, before, failure: nil) }
+            if try act(decision, on: run, newID()) { return complete(decision, run, before, failure: nil) }
             run.underWay = (lastID, decision, before)
         } catch {
-            settle(decision, run, before, failure: "\(error)")
+            complete(decision, run, before, failure: "\(error)")
         }
     }
 
@@ -42,7 +42,7 @@ extension SupervisorLoop {
         case .background:
             run.enter(.leaving, at: now)
             checkLocks(of: run)
-            run.asksToStandSince = nil
+            run.suspensionRequestedAt = nil
             run.backgroundSince = run.backgroundSince ?? now
             if fleetWatch.current.level == .critical { contain(run, isEnding: false) }
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }
@@ -60,11 +60,11 @@ extension SupervisorLoop {
             guard run.group.isFrozen else { return false }
             run.enter(.suspended, at: now)
         case .resume(let reason): try resume(run, reason)
-        case .pushOut(let bytes):
+        case .reclaim(let bytes):
             let id = run.id, group = run.group, supervisor = supervisor, thawWatchdog = thawWatchdog
             actionWorker.work {
                 var failure: String?
-                do { _ = try group.pushOut(bytes, guardian: thawWatchdog) } catch { failure = "\(error)" }
+                do { _ = try group.reclaim(bytes, guardian: thawWatchdog) } catch { failure = "\(error)" }
                 supervisor.ask(.outcome(id, number, failure: failure))
             }
             return false
@@ -183,13 +183,13 @@ extension SupervisorLoop {
     // MARK: - Outcomes
 
     /// Completes the operation in progress.
-    func settle(_ run: UnitRun, failure: String?) {
+    func completeOperation(of run: UnitRun, failure: String?) {
         guard let (_, decision, before) = run.underWay else { return }
         run.underWay = nil
-        settle(decision, run, before, failure: failure)
+        complete(decision, run, before, failure: failure)
     }
 
-    private func settle(_ decision: Decision, _ run: UnitRun, _ before: ByteCount, failure: String?) {
+    private func complete(_ decision: Decision, _ run: UnitRun, _ before: ByteCount, failure: String?) {
         run.weigh()
         now = time.elapsed()
         let outcome = Outcome(decision, at: now, relief: max(.zero, before - run.charge), failure: failure)

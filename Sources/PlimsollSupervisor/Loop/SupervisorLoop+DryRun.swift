@@ -38,11 +38,11 @@ extension SupervisorLoop {
         run.child = child
         guard !group.isEmpty else { return }
         began(run)
-        seeStandstill(run)
+        followFreezer(run)
     }
 
     /// Records that another supervisor has frozen or thawed the unit.
-    func seeStandstill(_ run: UnitRun) {
+    func followFreezer(_ run: UnitRun) {
         guard run.isObserved, run.state == .running || run.state == .suspended else { return }
         run.enter(run.group.isFrozen ? .suspended : .running, at: now)
     }

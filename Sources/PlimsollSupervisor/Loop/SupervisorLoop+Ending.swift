@@ -39,7 +39,7 @@ extension SupervisorLoop {
 
     /// Removes the unit for good, with everything made for it.
     func forget(_ run: UnitRun) {
-        settle(run, failure: "the unit was removed from the units file")
+        completeOperation(of: run, failure: "the unit was removed from the units file")
         setFree(run)
         letGo(run)
         // A unit that runs on keeps the group it was put into.
@@ -87,7 +87,7 @@ extension SupervisorLoop {
         stopBy = nil
         for run in runs.values {
             report(run.unit, "could not be ended, and is left unchanged")
-            settle(run, failure: "the unit did not end")
+            completeOperation(of: run, failure: "the unit did not end")
             unwatch(run)
         }
         runs = [:]

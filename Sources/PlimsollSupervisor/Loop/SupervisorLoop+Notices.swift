@@ -5,7 +5,7 @@ import Plimsoll
 extension SupervisorLoop {
     func take(_ notice: NotifySocket.Notice, of run: UnitRun) {
         let message = notice.message, sender = notice.sender
-        guard maySpeak(sender.process, user: sender.user, for: run) else {
+        guard maySend(sender.process, user: sender.user, for: run) else {
             return refuse(sender.process, sender.user, of: run, "a notification")
         }
         learnUser(sender.user, of: sender.process, run)

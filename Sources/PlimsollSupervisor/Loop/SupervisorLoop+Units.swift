@@ -35,9 +35,9 @@ extension SupervisorLoop {
     }
 
     private func update(_ run: UnitRun, _ unit: ServiceUnit) {
-        let hasOtherSpeakers = run.unit.socketOwner != unit.socketOwner || run.unit.notifyAccess != unit.notifyAccess
+        let changesSenders = run.unit.socketOwner != unit.socketOwner || run.unit.notifyAccess != unit.notifyAccess
         run.unit = unit
-        if hasOtherSpeakers { readmit(run) }
+        if changesSenders { readmit(run) }
         run.keepAlive = unit.keepAlive
         shape(run)
     }
@@ -120,7 +120,7 @@ extension SupervisorLoop {
         try openSockets(of: run)
         runs[run.id] = run
         byName[unit.name] = run
-        // The group is remembered in any case, and the next guard process is told.
+        // The group is remembered in any case, and the next guard process is informed.
         if !isObserved { do { try thawWatchdog.watch(group) } catch { report(unit, "\(error)") } }
         supervisor.queue.watch(run.pressure.file, for: .readable, Token.of(run.id, Token.pressure))
         if group.eventsFile >= 0 {
@@ -233,7 +233,7 @@ extension SupervisorLoop {
         var launch = Child.Launch(command)
         launch.directory = run.unit.directory
         readmit(run)
-        launch.environment = Self.ownEnvironment.merging(speechEnvironment(of: run)) { $1 }
+        launch.environment = Self.ownEnvironment.merging(socketEnvironment(of: run)) { $1 }
             .merging(run.pressure.environment) { $1 }.merging(run.unit.environment) { $1 }
         launch.kept = run.store.kept.map { ($0.name, $0.descriptor.file) }
         do {

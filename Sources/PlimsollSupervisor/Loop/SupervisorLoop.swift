@@ -14,12 +14,12 @@ final class SupervisorLoop {
     let journal: Journal
     let actionWorker: ActionWorker
     /// A worker for slow reads.
-    let lookout: ActionWorker
+    let readWorker: ActionWorker
     let thawWatchdog: Guard
     /// The socket of units that the supervisor did not start. Each other unit has a separate socket.
     var notices: NotifySocket!
     var channel: ChannelServer!
-    let speakers = SpeakerCache()
+    let senders = SenderCache()
     /// The rate limit of messages at `notices`, for all units without a socket of their own.
     var commonAllowance = Allowance(rate: 1000, burst: 512, at: .zero)
     /// Sockets that are paused, with the time until which they are not read.
@@ -44,7 +44,7 @@ final class SupervisorLoop {
     /// Time of the next attempt to restart the guard.
     var watchdogDue: Duration?
     /// The guard that the queue watches.
-    var watchedWarden: (pid: Int32, file: Int32) = (0, -1)
+    var watchedGuard: (pid: Int32, file: Int32) = (0, -1)
     /// The machine's clock, so that records can be compared with those of other processes.
     let time = Timekeeper.machine
     var now = Duration.zero
@@ -55,12 +55,12 @@ final class SupervisorLoop {
     enum Token {
         static let notices: EventQueue.Token = 0, channel: EventQueue.Token = 1, thawWatchdog: EventQueue.Token = 2
         static let child: EventQueue.Token = 0, events: EventQueue.Token = 1, pressure: EventQueue.Token = 2,
-            speech: EventQueue.Token = 3
+            messages: EventQueue.Token = 3
         static func of(_ id: UInt64, _ part: EventQueue.Token) -> EventQueue.Token { id << 2 | part }
         /// Returns true for a socket that any process may write to without limit.
-        static func isSpeech(_ token: EventQueue.Token) -> Bool {
+        static func isMessageSocket(_ token: EventQueue.Token) -> Bool {
             token == notices || token == channel
-                || token > thawWatchdog && (token & 3 == speech || token & 3 == pressure)
+                || token > thawWatchdog && (token & 3 == messages || token & 3 == pressure)
         }
     }
 
@@ -78,7 +78,7 @@ final class SupervisorLoop {
         }
         directory = options.policy.isDryRun ? try Self.scratchDirectory() : options.directory
         journal = try Journal(options.audit) { supervisor.report($0) }
-        (actionWorker, lookout) = (try ActionWorker(), try ActionWorker())
+        (actionWorker, readWorker) = (try ActionWorker(), try ActionWorker())
         engine = SupervisorEngine(options.policy)
         notices = try NotifySocket(directory: directory, unit: nil) { [unowned self] in
             unit(of: $0.process, user: $0.user)?.unit.name
@@ -89,14 +89,14 @@ final class SupervisorLoop {
 
     deinit {
         actionWorker.stop()
-        lookout.stop()
+        readWorker.stop()
         if isDryRun { removeScratchDirectory() }
     }
 
     private func watchFiles() {
         supervisor.queue.watch(notices.file, for: .readable, Token.notices)
         supervisor.queue.watch(channel.file, for: .readable, Token.channel)
-        watchWarden()
+        watchGuard()
     }
 
     func run(_ units: [ServiceUnit]) throws {
@@ -121,35 +121,36 @@ final class SupervisorLoop {
 
     private func turn() {
         let wait = wait()
-        if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, fleetWatch.current.level == .normal { settleDown() }
-        var heard: [EventQueue.Token] = []
-        let isRung = supervisor.queue.wait(atMost: wait) { heard.append($0) }
+        if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, fleetWatch.current.level == .normal { trimAfterStart() }
+        var tokens: [EventQueue.Token] = []
+        let isRung = supervisor.queue.wait(atMost: wait) { tokens.append($0) }
         // Relaxed: a statistic.
         supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
-        for token in heard { handle(token) }
-        watchWarden()
+        for token in tokens { handle(token) }
+        watchGuard()
         if let trouble = supervisor.queue.takeTrouble() { supervisor.report(trouble) }
         takeRequests()
         keepTime()
         if inheritsChildren { Orphans.reap() }
         for run in runs.values { followState(run) }
         // Messages alone, in any number, cause at most one evaluation per tick.
-        let isSpeech = !isRung && !heard.isEmpty && heard.allSatisfy(Token.isSpeech) && next.map { $0 > now } ?? true
-        if isSpeech, !isStopping, now - lastLook < Self.tick {
-            next = min(next ?? .seconds(Int64.max / 4), lastLook + Self.tick)
+        let hasOnlyMessages =
+            !isRung && !tokens.isEmpty && tokens.allSatisfy(Token.isMessageSocket) && next.map { $0 > now } ?? true
+        if hasOnlyMessages, !isStopping, now - lastEvaluation < Self.tick {
+            next = min(next ?? .seconds(Int64.max / 4), lastEvaluation + Self.tick)
             return
         }
-        lastLook = now
+        lastEvaluation = now
         // Relaxed: a statistic.
-        supervisor.looks.add(1, ordering: .relaxed)
+        supervisor.evaluations.add(1, ordering: .relaxed)
         let fleet = readFleet()
         // An ending supervisor needs no more decisions. Units left running are the next supervisor's to decide on.
         guard !isStopping else { return next = nil }
         hasLearned = false
         shrinkStores(fleet.level)
         for decision in engine.decide(fleet) { carryOut(decision, fleet) }
-        next = engine.nextLook(after: fleet).map { now + $0 }
+        next = engine.nextEvaluation(after: fleet).map { now + $0 }
         // The outcome may need another decision: a failed freeze must be rolled back.
         if hasLearned { next = min(next ?? .seconds(Int64.max / 4), now + SupervisorEngine.leastWait) }
     }
@@ -158,7 +159,7 @@ final class SupervisorLoop {
     private let inheritsChildren = Orphans.areOurs
     /// True if outcomes arrived since the last evaluation.
     var hasLearned = false
-    private var lastLook = Duration.zero - .seconds(1)
+    private var lastEvaluation = Duration.zero - .seconds(1)
     private static let tick = Duration.milliseconds(20)
     /// Time of the next evaluation without an event.
     private var next: Duration?
@@ -235,7 +236,7 @@ final class SupervisorLoop {
                 isFresh = true
             case .outcome(let id, let number, let failure):
                 // The outcome of a replaced operation was reported before.
-                if let run = runs[id], run.underWay?.number == number { settle(run, failure: failure) }
+                if let run = runs[id], run.underWay?.number == number { completeOperation(of: run, failure: failure) }
             case .locks(let id, let since, let asked, let areHeld):
                 guard let run = runs[id] else { continue }
                 run.locks.answer(areHeld, asked: asked, counts: run.state == .leaving && run.since == since)
@@ -254,10 +255,10 @@ final class SupervisorLoop {
     private func end() {
         fleetWatch.stop()
         actionWorker.stop()
-        lookout.stop()
+        readWorker.stop()
         for run in runs.values {
             // No unit is left frozen or throttled.
-            settle(run, failure: "the supervisor stopped")
+            completeOperation(of: run, failure: "the supervisor stopped")
             setFree(run)
             unwatch(run)
         }

@@ -18,7 +18,7 @@ final class UnitRun {
     private(set) var since = Duration.zero
 
     // Received from the unit.
-    var speech = UnitMessages()
+    var messages = UnitMessages()
     var peer: UInt64?
     var tokens = 0
     var tokensEnd: Duration?
@@ -27,7 +27,7 @@ final class UnitRun {
     var saysLocks = false
     /// The known state of the unit's file locks while leaving.
     var locks = LockCheck()
-    var asksToStandSince: Duration?
+    var suspensionRequestedAt: Duration?
     var status: String?
     /// The interval of the unit's watchdog messages. `lastAlive` is the time of the last one, measured while the unit
     /// runs (K35).
@@ -126,7 +126,7 @@ final class UnitRun {
             name: unit.name, role: unit.role, importance: unit.importance, state: state, since: since, charge: charge)
         (report.reclaimable, report.suspension, report.exitsOnSuspend) = (reclaimable, suspension, unit.exitsOnSuspend)
         (report.tokens, report.tokensEnd, report.isReady, report.isSaved) = (tokens, tokensEnd, isReady, isSaved)
-        report.asksToStandSince = asksToStandSince
+        report.suspensionRequestedAt = suspensionRequestedAt
         report.isWarnable = peer != nil || pressure.connectionCount > 0
         (report.notified, report.notifiedAt, report.backgroundSince) = (notified, notifiedAt, backgroundSince)
         (report.allowance, report.isThrottled, report.throttledSince) = (
@@ -140,11 +140,11 @@ final class UnitRun {
     }
 
     /// Discards the messages of an ended process.
-    func forgetWords() {
+    func forgetMessages() {
         (peer, tokens, tokensEnd, isReady, isSaved, saysLocks, status, watchdog) = (
             nil, 0, nil, false, false, false, nil, nil
         )
-        (notified, notifiedAt, backgroundSince, throttledSince, asksToStandSince) = (.normal, nil, nil, nil, nil)
+        (notified, notifiedAt, backgroundSince, throttledSince, suspensionRequestedAt) = (.normal, nil, nil, nil, nil)
         keepAlive = unit.keepAlive
     }
 }

@@ -13,7 +13,7 @@ package enum UnitAction: Sendable, Hashable {
     /// Thaw the unit.
     case resume(ResumeReason)
     /// Reclaim this many bytes from the frozen unit through the kernel.
-    case pushOut(ByteCount)
+    case reclaim(ByteCount)
     /// Throttle the unit's processor and disk use (`true`), or restore the shares of its role (`false`).
     case throttle(Bool)
     case end(Ending)
@@ -35,7 +35,7 @@ package enum UnitAction: Sendable, Hashable {
 extension UnitAction {
     /// The kinds of action, without amounts.
     package enum Kind: String, Sendable, Hashable, CaseIterable {
-        case warn, release, background, suspend, resume, pushOut = "push-out", throttle, end, start
+        case warn, release, background, suspend, resume, reclaim, throttle, end, start
     }
 
     package var kind: Kind {
@@ -45,7 +45,7 @@ extension UnitAction {
         case .background: .background
         case .suspend: .suspend
         case .resume: .resume
-        case .pushOut: .pushOut
+        case .reclaim: .reclaim
         case .throttle: .throttle
         case .end: .end
         case .start: .start
@@ -114,7 +114,7 @@ struct UnitSnapshot {
     func canEnd(at now: Duration) -> Bool { canEnd && !memory.hasFailed(.kill, at: now) }
 
     /// Returns true if the unit can be frozen, as far as is known.
-    func canStand(at now: Duration) -> Bool {
+    func canSuspend(at now: Duration) -> Bool {
         report.suspension != .never && !report.exitsOnSuspend && !report.holdsLocks
             && !memory.hasFailed(.suspend, at: now)
     }

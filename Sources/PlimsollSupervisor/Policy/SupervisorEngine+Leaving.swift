@@ -33,7 +33,7 @@ extension SupervisorEngine {
             } else if unit.report.holdsLocks {
                 // Waiters for the locks would block for as long as the unit is frozen (C48).
                 pass.spare(index, "the unit holds file locks that other processes may wait for")
-            } else if unit.canStand(at: now) {
+            } else if unit.canSuspend(at: now) {
                 suspend(
                     index, &pass,
                     unit.report.isReady
@@ -52,7 +52,8 @@ extension SupervisorEngine {
         let now = pass.at
         for index in pass.units.indices {
             let unit = pass.units[index]
-            guard let asked = unit.report.asksToStandSince, unit.runs, unit.isFree, unit.memory.wokenAt == nil else {
+            guard let asked = unit.report.suspensionRequestedAt, unit.runs, unit.isFree, unit.memory.wokenAt == nil
+            else {
                 continue
             }
             // The request expires: the unit may have found memory meanwhile.
@@ -84,14 +85,14 @@ extension SupervisorEngine {
         let now = pass.at, level = pass.level
         guard now >= pacer.next(policy) else { return pass.remind(at: pacer.next(policy)) }
         // Charge of the units that are frozen, or will be soon, and can be ended.
-        var covered = ByteCount.zero, standing = ByteCount.zero, reachable = ByteCount.zero
+        var covered = ByteCount.zero, suspended = ByteCount.zero, reachable = ByteCount.zero
         // Units leave one at a time: the relief of one is measured before another must go.
         var isAnyOnItsWay = wait != nil
         for unit in pass.units {
             let charge = unit.report.charge
             if unit.isReachable, unit.report.isWarnable { reachable += charge }
             guard unit.canEnd(at: now) else { continue }
-            if unit.report.state == .suspended { standing += charge }
+            if unit.report.state == .suspended { suspended += charge }
             let goes =
                 unit.report.state == .leaving || unit.report.state == .suspending
                 || unit.memory.pending?.action == .background
@@ -99,7 +100,7 @@ extension SupervisorEngine {
             if unit.report.state == .suspended || goes || unit.memory.wokenAt != nil { covered += charge }
         }
         // Running units are warned only if ending all frozen units can't cover the shortfall (C75).
-        let mayWarn = pass.isShort && (level == .critical || standing < pass.needed)
+        let mayWarn = pass.isShort && (level == .critical || suspended < pass.needed)
         if level == .critical, pass.isShort, covered < pass.needed, !isAnyOnItsWay,
             let index = VictimOrder.running(pass.units, where: { mayLeave($0, at: now) })
         {

@@ -6,7 +6,7 @@ extension SupervisorEngine {
     mutating func relieve(_ pass: inout DecisionPass) {
         guard pass.isShort, wait == nil else { return }
         let now = pass.at
-        if pushOut(&pass) || endStanding(&pass) { return }
+        if reclaim(&pass) || endSuspended(&pass) { return }
         guard pass.level == .critical else { return }
         if endBackground(&pass) { return }
         // Before any foreground unit is touched, units that are being frozen or are ending must give first. So must
@@ -20,24 +20,24 @@ extension SupervisorEngine {
     }
 
     /// Reclaims memory from frozen units before any unit is ended. Reclaimed pages return on demand.
-    private mutating func pushOut(_ pass: inout DecisionPass) -> Bool {
-        let least = policy.leastPushOut
-        let choice = VictimOrder.standing(pass.units, by: \.report.reclaimable) {
+    private mutating func reclaim(_ pass: inout DecisionPass) -> Bool {
+        let least = policy.leastReclaim
+        let choice = VictimOrder.suspended(pass.units, by: \.report.reclaimable) {
             $0.report.state == .suspended && $0.isFree && $0.report.reclaimable >= least
-                && !$0.memory.hasFailed(.pushOut, at: pass.at)
+                && !$0.memory.hasFailed(.reclaim, at: pass.at)
         }
         guard let choice else { return false }
         let unit = pass.units[choice], amount = min(unit.report.reclaimable, max(pass.needed, least))
         step(
-            .pushOut(amount), on: choice, &pass,
+            .reclaim(amount), on: choice, &pass,
             "the unit is suspended and \(unit.report.reclaimable) of its \(unit.report.charge) are reclaimable; \(pass.shortage)"
         )
         return true
     }
 
-    private mutating func endStanding(_ pass: inout DecisionPass) -> Bool {
+    private mutating func endSuspended(_ pass: inout DecisionPass) -> Bool {
         let now = pass.at
-        let choice = VictimOrder.standing(pass.units, by: \.report.charge) {
+        let choice = VictimOrder.suspended(pass.units, by: \.report.charge) {
             $0.report.state == .suspended && $0.isFree && $0.canEnd(at: now) && $0.report.charge > .zero
         }
         guard let choice else { return false }
@@ -87,7 +87,7 @@ extension SupervisorEngine {
     private func isDone(_ unit: UnitSnapshot, at now: Duration) -> Bool {
         guard !unit.isInFront, unit.isFree, unit.canEnd(at: now) else { return false }
         if unit.report.state == .leaving {
-            return now >= unit.leaveEnd(policy) && (unit.report.tokens > 0 || !unit.canStand(at: now))
+            return now >= unit.leaveEnd(policy) && (unit.report.tokens > 0 || !unit.canSuspend(at: now))
         }
         // The unit was told to leave before, and the freeze or the notice failed. Live background tasks still keep
         // their time.
@@ -129,12 +129,12 @@ extension SupervisorEngine {
         let unit = pass.units[index], now = pass.at
         pass.units[index].memory.footprint = max(unit.memory.footprint ?? .zero, unit.report.charge)
         pass.units[index].memory.wokenAt = nil
-        let stands = unit.report.state == .suspended || unit.report.state == .suspending
+        let isSuspended = unit.report.state == .suspended || unit.report.state == .suspending
         if atOnce || unit.memory.hasFailed(.ask, at: now) { return step(.end(.kill), on: index, &pass, reason) }
-        if stands, unit.report.isSaved {
+        if isSuspended, unit.report.isSaved {
             return step(.end(.killSuspended), on: index, &pass, "\(reason); its state is saved")
         }
-        if stands {
+        if isSuspended {
             pass.decide(
                 .resume(.ending), of: index,
                 "its state is not saved, so the unit is asked to end and must run to receive the request")

@@ -91,7 +91,7 @@ struct ReliefWait: Sendable, Hashable {
     func isOver(_ report: UnitReport?, at now: Duration) -> Bool {
         guard now < until, let report else { return true }
         guard now > at else { return false }
-        if case .pushOut(let asked) = action {
+        if case .reclaim(let asked) = action {
             return report.state != .suspended || report.charge <= charge - asked * 0.9
         }
         return report.charge <= charge * Self.rest || report.since > at && report.state == .starting
@@ -99,7 +99,7 @@ struct ReliefWait: Sendable, Hashable {
 
     /// Applies the outcome of the step. Returns `false` once there is nothing more to wait for.
     mutating func learn(_ outcome: Outcome, coolDown: Duration) -> Bool {
-        if outcome.failure != nil || outcome.decision.action.kind == .pushOut { return false }
+        if outcome.failure != nil || outcome.decision.action.kind == .reclaim { return false }
         if outcome.relief >= charge * (1 - Self.rest) { return false }
         // The unit has ended, and its memory is still being freed.
         until = min(until, outcome.at + coolDown)

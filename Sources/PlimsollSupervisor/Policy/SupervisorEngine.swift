@@ -9,7 +9,7 @@ import Plimsoll
 ///
 ///     let decisions = engine.decide(fleet)          // carry them out, in order
 ///     engine.learn(outcome)                         // one for each decision, when it is done or given up
-///     let wait = engine.nextLook(after: fleet)      // look again then, or when something happens
+///     let wait = engine.nextEvaluation(after: fleet)      // evaluate again then, or when something happens
 package struct SupervisorEngine: Sendable, Hashable {
     package var policy: SupervisorPolicy
     /// Units that were spared in the last evaluation although their turn had come, with the reason.
@@ -70,7 +70,7 @@ package struct SupervisorEngine: Sendable, Hashable {
         var unit = memory[decision.unit] ?? UnitHistory()
         if unit.pending?.action == action { unit.pending = nil }
         if outcome.failure != nil { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
-        if case .pushOut(let asked) = action, outcome.relief < asked * Self.useless {
+        if case .reclaim(let asked) = action, outcome.relief < asked * Self.useless {
             unit.fail(action, at: outcome.at, rest: policy.failureRest)
         }
         memory[decision.unit] = unit
@@ -80,7 +80,7 @@ package struct SupervisorEngine: Sendable, Hashable {
 
     /// Returns the time from `fleet` until the next evaluation is due without any event; `nil` if none is due. `fleet`
     /// must be the last fleet that was decided on.
-    package func nextLook(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
+    package func nextEvaluation(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
 
     /// Returns true if the unit can't be ended for now because a recent attempt failed.
     package func isPassedOver(_ unit: String, at now: Duration) -> Bool {

@@ -45,7 +45,7 @@ public struct SupervisorPolicy: Sendable, Hashable {
     /// reconnect at once (T29).
     public var thawSpacing = Duration.milliseconds(500)
     /// The smallest amount worth reclaiming.
-    public var leastPushOut = ByteCount.mebibytes(1)
+    public var leastReclaim = ByteCount.mebibytes(1)
 
     /// Decide and report without acting: decisions are marked as dry run.
     public var isDryRun = false

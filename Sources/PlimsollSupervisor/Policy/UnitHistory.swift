@@ -106,7 +106,7 @@ extension UnitHistory.Pending {
         case .resume: report.state != .suspended && report.state != .suspending && report.state != .leaving
         case .throttle(let on): report.isThrottled == on
         case .start: report.state != .stopped
-        case .pushOut, .warn, .release: false
+        case .reclaim, .warn, .release: false
         }
     }
 }

@@ -7,7 +7,7 @@ enum VictimOrder {
 
     /// Among frozen units, selects the largest (C90); among units of similar size, the least important. Units that come
     /// straight back go last.
-    static func standing(
+    static func suspended(
         _ units: [UnitSnapshot], by size: (UnitSnapshot) -> ByteCount, where isEligible: (UnitSnapshot) -> Bool
     )
         -> Int?

@@ -25,7 +25,7 @@ package final class Guard: Sendable {
 
     /// The reason for limits of a group that must not outlast this process.
     package enum Burden: Int, Sendable, CaseIterable {
-        case throttle = 1, containment, shares, pushingOut
+        case throttle = 1, containment, shares, reclaiming
     }
 
     private struct State: ~Copyable {

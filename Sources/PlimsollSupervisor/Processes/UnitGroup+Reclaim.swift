@@ -3,7 +3,7 @@ package import Plimsoll
 
 extension UnitGroup {
     /// Result of a reclaim.
-    package struct PushedOut: Sendable, Hashable {
+    package struct ReclaimResult: Sendable, Hashable {
         /// Decrease of the charge.
         package var bytes: ByteCount
         /// True if the kernel reclaimed as much as requested.
@@ -17,24 +17,24 @@ extension UnitGroup {
     /// reclaim. That is safe only while the unit is frozen: a running unit could hit the limit and be killed.
     ///
     /// - Parameter guardian: restores the lowered limit if this process is killed during the reclaim.
-    package func pushOut(_ bytes: ByteCount, guardian: Guard? = nil) throws(GroupError) -> PushedOut {
+    package func reclaim(_ bytes: ByteCount, guardian: Guard? = nil) throws(GroupError) -> ReclaimResult {
         guard let memory, let before = charge else {
-            throw GroupError(.pushOut, path, .missing("its groups have no memory controller"))
+            throw GroupError(.reclaim, path, .missing("its groups have no memory controller"))
         }
-        guard bytes > .zero else { return PushedOut(bytes: .zero, isComplete: true) }
+        guard bytes > .zero else { return ReclaimResult(bytes: .zero, isComplete: true) }
         let isComplete =
             if isVersion1 { try lowerLimit(of: memory, to: max(.zero, before - bytes), guardian) } else {
                 try reclaim(bytes, from: memory)
             }
-        return PushedOut(bytes: max(.zero, before - (charge ?? before)), isComplete: isComplete)
+        return ReclaimResult(bytes: max(.zero, before - (charge ?? before)), isComplete: isComplete)
     }
 
     private func reclaim(_ bytes: ByteCount, from memory: GroupDirectory) throws(GroupError) -> Bool {
         guard memory.has("memory.reclaim") else {
-            throw GroupError(.pushOut, path, .missing("the kernel has no memory.reclaim (Linux 5.19)"))
+            throw GroupError(.reclaim, path, .missing("the kernel has no memory.reclaim (Linux 5.19)"))
         }
         do throws(GroupError) {
-            try memory.write("\(bytes.bytes)", to: "memory.reclaim", for: .pushOut)
+            try memory.write("\(bytes.bytes)", to: "memory.reclaim", for: .reclaim)
             return true
         } catch {
             // The kernel reclaimed less than requested (Documentation/admin-guide/cgroup-v2.rst), or was interrupted
@@ -47,28 +47,28 @@ extension UnitGroup {
     private func lowerLimit(of memory: GroupDirectory, to remainder: ByteCount, _ guardian: Guard?) throws(GroupError)
         -> Bool
     {
-        guard isFrozen else { throw GroupError(.pushOut, path, .runs) }
+        guard isFrozen else { throw GroupError(.reclaim, path, .runs) }
         let file = "memory.limit_in_bytes"
         guard let before = memory.number(file) else {
-            throw GroupError(.pushOut, "\(memory.path)/\(file)", .kernel(EIO))
+            throw GroupError(.reclaim, "\(memory.path)/\(file)", .kernel(EIO))
         }
-        try guardian?.watch([LiftedLimit(memory, file, "\(before)")], .pushingOut, of: self)
+        try guardian?.watch([LiftedLimit(memory, file, "\(before)")], .reclaiming, of: self)
         var isComplete = true
-        do throws(GroupError) { try memory.write("\(remainder.bytes)", to: file, for: .pushOut) } catch {
+        do throws(GroupError) { try memory.write("\(remainder.bytes)", to: file, for: .reclaim) } catch {
             // No more could be reclaimed. Any other error leaves the limit unchanged.
             guard error.reason == .kernel(EBUSY) || error.reason == .kernel(EINTR) else {
-                guardian?.forget(.pushingOut, of: self)
+                guardian?.forget(.reclaiming, of: self)
                 throw error
             }
             isComplete = false
         }
         // The old value can be written back as read: version 1 reports 0x7ffffffffffff000 for no limit, and accepts
         // that value.
-        do throws(GroupError) { try memory.write("\(before)", to: file, for: .pushOut) } catch {
+        do throws(GroupError) { try memory.write("\(before)", to: file, for: .reclaim) } catch {
             // Retry once. If that fails too, the guard restores the limit when this process ends.
-            try memory.write("\(before)", to: file, for: .pushOut)
+            try memory.write("\(before)", to: file, for: .reclaim)
         }
-        guardian?.forget(.pushingOut, of: self)
+        guardian?.forget(.reclaiming, of: self)
         return isComplete
     }
 }

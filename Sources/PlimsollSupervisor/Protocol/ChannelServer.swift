@@ -234,7 +234,7 @@ package final class ChannelServer {
                 let refusal =
                     connection.stream.follows(sequence)
                     ? greet(message, connection, &events)
-                    : .refused(.sequence, "line \(sequence) after \(connection.stream.heard)")
+                    : .refused(.sequence, "line \(sequence) after \(connection.stream.received)")
                 if let refusal { return close(connection, refusal, &events) }
                 guard record(message, sequence, connection, &events) else { return }
             } catch {

@@ -24,14 +24,14 @@ package final class ForeignCloser: Sendable {
         let isOwnSocket: Bool
     }
 
-    private struct Lane {
+    private struct OwnerQueue {
         var jobs: ArraySlice<Job> = []
         /// True while a thread closes a descriptor of this owner, or is about to.
         var isTaken = false
     }
 
     private struct State {
-        var lanes: [String: Lane] = [:]
+        var queues: [String: OwnerQueue] = [:]
         /// Owners whose next descriptor a thread may take.
         var ready: ArraySlice<String> = []
         var threads = 0
@@ -75,11 +75,11 @@ package final class ForeignCloser: Sendable {
         // The other end sees the end of the connection now. `shutdown` closes no descriptor.
         if isOwnSocket { for file in files { shutdown(file, Int32(SHUT_RDWR)) } }
         let hand = state.withLock { state in
-            state.lanes[owner, default: Lane()].jobs.append(
+            state.queues[owner, default: OwnerQueue()].jobs.append(
                 contentsOf: files.lazy.map { Job(file: $0, isOwnSocket: isOwnSocket) })
             state.waiting += files.count
-            if state.lanes[owner]?.isTaken == false {
-                state.lanes[owner]?.isTaken = true
+            if state.queues[owner]?.isTaken == false {
+                state.queues[owner]?.isTaken = true
                 state.ready.append(owner)
             }
             return Self.hand(&state)
@@ -95,7 +95,7 @@ package final class ForeignCloser: Sendable {
     package func isFull(_ owner: String) -> Bool {
         state.withLock { state in
             // Owners with an empty queue continue until half of the process's descriptor limit is waiting.
-            let own = state.lanes[owner]?.jobs.count ?? 0, quarter = Self.openLimit / 4
+            let own = state.queues[owner]?.jobs.count ?? 0, quarter = Self.openLimit / 4
             return own >= Self.mostWaiting || (own > 0 && state.waiting >= quarter) || state.waiting >= quarter * 2
         }
     }
@@ -130,7 +130,7 @@ package final class ForeignCloser: Sendable {
     private func start(isFirst: Bool) -> Bool {
         let isStarted = Thread.start("plimsoll-closer") { [self] in work(isFirst: isFirst) }
         if !isStarted {
-            // The start is retried with the next descriptor. Until then the lanes keep their jobs.
+            // The start is retried with the next descriptor. Until then the queues keep their jobs.
             state.withLock { state in
                 state.threads -= 1
                 if isFirst { state.hasFirst = false }
@@ -149,10 +149,10 @@ package final class ForeignCloser: Sendable {
             closing(job.file, job.isOwnSocket)
             let hand = state.withLock { state in
                 state.waiting -= 1
-                if state.lanes[owner]?.jobs.isEmpty == false {
+                if state.queues[owner]?.jobs.isEmpty == false {
                     state.ready.append(owner)
                 } else {
-                    state.lanes[owner] = nil
+                    state.queues[owner] = nil
                 }
                 return Self.hand(&state, besidesCaller: true)
             }
@@ -166,7 +166,7 @@ package final class ForeignCloser: Sendable {
 
     private func next(isFirst: Bool) -> (owner: String, job: Job)? {
         state.withLock { state in
-            guard let owner = state.ready.popFirst(), let job = state.lanes[owner]?.jobs.popFirst() else {
+            guard let owner = state.ready.popFirst(), let job = state.queues[owner]?.jobs.popFirst() else {
                 if isFirst { state.isFirstIdle = true } else { state.threads -= 1 }
                 return nil
             }

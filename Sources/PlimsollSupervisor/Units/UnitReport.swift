@@ -42,7 +42,7 @@ package struct UnitReport: Sendable, Hashable {
     /// True if the unit has reported that its end would lose nothing.
     package var isSaved = false
     /// Time at which the unit asked to be frozen; `nil` if there was no request or the request was granted.
-    package var asksToStandSince: Duration?
+    package var suspensionRequestedAt: Duration?
     /// True if the unit receives warnings.
     package var isWarnable = true
     /// The level last sent to the unit. `notifiedAt` is the time of that notice.

@@ -107,7 +107,7 @@ struct UnitsReader {
                 continue
             }
             let name = scalar.string
-            if !problems.isEmpty, Duplicate.isStandIn(name) { continue }
+            if !problems.isEmpty, Duplicate.isPlaceholder(name) { continue }
             if let allowed, !allowed.contains(name) {
                 let suggestion = Spelling.suggestion(for: name, among: allowed)
                 refuse(

@@ -117,7 +117,7 @@ struct Duplicate {
     let mended: String
 
     /// Returns true if `key` is a placeholder for a duplicate.
-    static func isStandIn(_ key: String) -> Bool {
+    static func isPlaceholder(_ key: String) -> Bool {
         key.unicodeScalars.first.map { 0xe000...0xe0ff ~= $0.value } ?? false
     }
 
@@ -136,10 +136,10 @@ struct Duplicate {
             guard depth == indent, content.hasPrefix(key), after.hasPrefix(":") else { continue }
             self.line = index + 1
             // Private-use characters, which no real key has. The length is unchanged, so columns stay valid.
-            let stand =
+            let placeholder =
                 String(Character(Unicode.Scalar(UInt16(0xe000 + number))!))
                 + String(repeating: "\u{f8ff}", count: key.count - 1)
-            lines[index] = line.prefix(depth) + stand + content.dropFirst(key.count)
+            lines[index] = line.prefix(depth) + placeholder + content.dropFirst(key.count)
             mended = lines.joined(separator: "\n")
             return
         }

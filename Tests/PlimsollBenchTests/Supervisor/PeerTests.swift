@@ -9,13 +9,13 @@ import Testing
 
 @Suite struct PeerTests {
     /// All three serve from the beginning; then `change` is made to what is seen from second 2 on.
-    private func record(_ keeper: PeerPlay.Keeper = .earlyoom, _ change: (inout PeerRecord.Look) -> Void = { _ in }) -> PeerRecord {
+    private func record(_ keeper: PeerPlay.Keeper = .earlyoom, _ change: (inout PeerRecord.Sample) -> Void = { _ in }) -> PeerRecord {
         var record = PeerRecord(keeper: keeper, length: .seconds(10))
         let names = Set(Trio.members.map(\.name))
         for tenths in 0..<100 {
-            var look = PeerRecord.Look(alive: names, serving: names)
-            if tenths >= 20 { change(&look) }
-            record.take(look, at: .milliseconds(tenths * 100))
+            var sample = PeerRecord.Sample(alive: names, serving: names)
+            if tenths >= 20 { change(&sample) }
+            record.take(sample, at: .milliseconds(tenths * 100))
         }
         for name in names { record.lost[name] = 0 }
         return record
@@ -44,10 +44,10 @@ import Testing
     @Test func `a frozen member is alive, and not served`() {
         let stood = record(.plimsoll) { $0.serving = ["important", "hog"] }
         #expect(stood.survived && stood.unserved == .milliseconds(8100) && stood.row[1] == "nobody")
-        var looks = 0
+        var samples = 0
         let back = record(.plimsoll) {
-            looks += 1
-            if looks < 60 { $0.serving = ["important", "hog"] }
+            samples += 1
+            if samples < 60 { $0.serving = ["important", "hog"] }
         }
         #expect(back.survived && back.unserved == .seconds(6))
     }

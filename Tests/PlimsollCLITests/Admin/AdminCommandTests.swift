@@ -9,7 +9,7 @@ import Testing
 @testable import PlimsollCLI
 @testable import PlimsollDemos
 
-/// The commands that speak with a running service.
+/// The commands that query a running service.
 @Suite struct AdminCommandTests {
     @Test(arguments: [
         (["purge"], "Give --all to purge everything"), (["purge", "--all", "--name", "a"], "--all excludes --name"),

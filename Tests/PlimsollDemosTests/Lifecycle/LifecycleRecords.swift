@@ -32,7 +32,7 @@ enum LifecycleRecords {
     static var complete: LifecycleRecord {
         var record = LifecycleRecord()
         for (step, at) in starts { record.steps[step] = .seconds(at) }
-        record.standstills = [
+        record.suspensions = [
             .init(from: .seconds(10), to: .seconds(14), isFreezer: false), .init(from: .seconds(18), to: .seconds(21), isFreezer: true),
         ]
         record.endings = [(.seconds(23.5), 0), (.seconds(25), 0)]

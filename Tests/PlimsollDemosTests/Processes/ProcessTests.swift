@@ -15,7 +15,7 @@ import Testing
         #expect(ending.status == shell)
     }
 
-    @Test func `lines come whole from pieces of any size`() {
+    @Test func `lines come whole from chunks of any size`() {
         var ends: [Int32] = [0, 0]
         // A socket, as a pipe is not made closed on exec in one step: a process that another test starts must not keep the writer's end.
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)

@@ -135,12 +135,12 @@ import Testing
     @Test func `a service that answers no caller is distinguished from a serving one`() {
         var record = DemoRecord(isProtected: true)
         record.noteServed(8335, at: .seconds(29))
-        #expect(record.standstill(at: .seconds(30)) == nil)
+        #expect(record.outage(at: .seconds(30)) == nil)
         record.noteServed(8359, at: .seconds(29.5))
         for second in 30...40 { record.noteServed(8359, at: .seconds(second)) }
-        #expect(record.standstill(at: .seconds(40)) == "answered no request after 29.5 s" && record.served == 8359)
+        #expect(record.outage(at: .seconds(40)) == "answered no request after 29.5 s" && record.served == 8359)
         record.noteServed(8360, at: .seconds(40))
-        #expect(record.standstill(at: .seconds(41)) == nil)
+        #expect(record.outage(at: .seconds(41)) == nil)
     }
 
     @Test func `the given-back figure is the measured fall, not the promised bytes`() {

@@ -21,7 +21,7 @@ enum TrioRecords {
         return record
     }
 
-    /// All of them are warned; the one that grows goes to the background, stands still and is ended.
+    /// All of them are warned; the one that grows goes to the background, is frozen and is ended.
     static var with: TrioRecord {
         var record = TrioRecord(limit: limit, start: .seconds(1000))
         for (at, unit) in [(1.5, "hog"), (1.75, "bystander"), (2, "important")] { done(at, unit, .warn(.warning), .warning, to: &record) }

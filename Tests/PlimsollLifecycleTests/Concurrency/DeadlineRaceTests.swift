@@ -106,7 +106,7 @@ import Testing
         Task { outcomes.add(await FanOut.call(handlers, .forward, until: .seconds(1), alarms, threads)) }
         await until("eight are called, and no thread stands by") { begun.value == 8 && running.value == 8 }
         isArmed.withLock { $0 = true }
-        // At the second look without progress another is called beside them.
+        // At the second check without progress another is called beside them.
         clock.advance(by: Alarms.stride * 3)
         await until("the call ends") { !outcomes.all.isEmpty }
         await until("eight are cancelled") { cancelled.value >= 8 }

@@ -154,8 +154,8 @@ import Testing
             let report = set.run(.background, within: limit)
             return report.inUse.count == 1 ? nil : "\(report)"
         case .environment:
-            let settlement = Environment(source: ScriptedPressureSource(), alarms: alarms, threads: none).settle(within: limit)
-            return settlement.late == ["sources"] ? nil : "\(settlement)"
+            let resync = Environment(source: ScriptedPressureSource(), alarms: alarms, threads: none).resync(within: limit)
+            return resync.late == ["sources"] ? nil : "\(resync)"
         case .saving:
             let snapshot: @Sendable () -> [UInt8] = {
                 blockade.wait()

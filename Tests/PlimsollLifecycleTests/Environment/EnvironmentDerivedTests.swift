@@ -40,7 +40,7 @@ import Testing
         at.environment.hold()
         at.source.surroundings.setSilent(true)
         at.source.surroundings.set(.timeZone, .text("Europe/Berlin"))
-        _ = await at.settle()
+        _ = await at.resync()
         #expect(formatter.value == .text("Europe/Berlin"))
     }
 
@@ -86,12 +86,12 @@ import Testing
     func `C65 reading a derived value or an unchanged limit allocates nothing`() {
         let value = DerivedValue("value", dependsOn: [.locale]) { 7 }
         var sum = value.value
-        let look = LimitCheck {}
-        look.noticed(.mebibytes(512)) { _ in }
+        let check = LimitCheck {}
+        check.noticed(.mebibytes(512)) { _ in }
         let before = allocation_count()
         for _ in 0..<1000 {
             sum += value.value
-            look.noticed(.mebibytes(512)) { _ in sum = 0 }
+            check.noticed(.mebibytes(512)) { _ in sum = 0 }
         }
         #expect(allocation_count() - before == 0 && sum == 7007)
     }

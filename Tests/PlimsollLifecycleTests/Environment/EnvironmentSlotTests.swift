@@ -86,16 +86,16 @@ import Testing
             var random = SeededGenerator(seed: seed)
             let kinds: [EnvironmentChange.Kind] = [.locale, .file("/a"), .custom("x"), .timeZone]
             var slots = EnvironmentSlots()
-            var holds: [EnvironmentChange.Kind: String] = [:], toldOf: [EnvironmentChange.Kind: String] = [:]
+            var holds: [EnvironmentChange.Kind: String] = [:], notifiedOf: [EnvironmentChange.Kind: String] = [:]
             var events: [EnvironmentChange.Kind: Int] = [:]
-            for kind in kinds { (holds[kind], toldOf[kind]) = ("0", "0") }
+            for kind in kinds { (holds[kind], notifiedOf[kind]) = ("0", "0") }
             func take() -> Bool {
                 guard let change = slots.take() else { return false }
                 seen += 1
                 #expect(change.from != change.to, "seed \(seed)")
-                #expect(change.from == .text(toldOf[change.kind]!) && change.to == .text(holds[change.kind]!), "seed \(seed)")
+                #expect(change.from == .text(notifiedOf[change.kind]!) && change.to == .text(holds[change.kind]!), "seed \(seed)")
                 #expect(change.count == events[change.kind], "seed \(seed)")
-                toldOf[change.kind] = holds[change.kind]
+                notifiedOf[change.kind] = holds[change.kind]
                 events[change.kind] = 0
                 return true
             }
@@ -117,7 +117,7 @@ import Testing
             }
             var isMore = true
             while isMore { isMore = take() }
-            #expect(holds == toldOf, "seed \(seed)")
+            #expect(holds == notifiedOf, "seed \(seed)")
         }
         if !hasChosenSeed { #expect(seen > 10_000 && cancelled > 100, "the property was hardly exercised: \(seen), \(cancelled)") }
     }

@@ -19,8 +19,8 @@ struct Surroundings {
 
     func set(_ kind: EnvironmentChange.Kind, _ text: String) { source.surroundings.set(kind, .text(text)) }
 
-    /// Runs `settle` beside the test, which moves time.
-    func settle(within budget: Duration = .seconds(5)) async -> EnvironmentSettlement { await environment.settle(within: budget) }
+    /// Runs `resync` beside the test, which moves time.
+    func resync(within budget: Duration = .seconds(5)) async -> EnvironmentResync { await environment.resync(within: budget) }
 }
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentTests {
@@ -115,7 +115,7 @@ struct Surroundings {
         at.set(.file("/app"), "other")
         at.set(.file("/app"), "old")
         at.clock.advance(by: .milliseconds(200))
-        _ = await at.settle()
+        _ = await at.resync()
         at.lifecycle.post(.custom("last"))
         #expect(await reader.next()?.kind == .custom("last"))
     }
@@ -148,14 +148,14 @@ struct Surroundings {
         try await RunningManager.run { running in
             let environment = running.manager.lifecycle.environment, seen = Log<EnvironmentChange>()
             await running.available(.mebibytes(900))
-            let first = await environment.settle(within: .seconds(5))
+            let first = await environment.resync(within: .seconds(5))
             #expect(first.late.isEmpty)
             running.manager.lifecycle.onEnvironmentChange("limit", .limit) { seen.add($0) }
             environment.hold()
             running.source.push(usage: .mebibytes(100), limit: .mebibytes(512))
             running.source.push(usage: .mebibytes(100), limit: .mebibytes(256))
-            let settled = await environment.settle(within: .seconds(5))
-            #expect(settled.late.isEmpty)
+            let second = await environment.resync(within: .seconds(5))
+            #expect(second.late.isEmpty)
             #expect(seen.all.map(\.to) == [.size(.mebibytes(256))] && seen.all.first?.from == .size(.gibibytes(1)))
         }
     }
@@ -262,7 +262,7 @@ struct Surroundings {
 
     // MARK: The way back
 
-    @Test func `C60 between hold and settle no change goes out, and settle returns only when done`() async {
+    @Test func `C60 between hold and resync no change goes out, and resync returns only when done`() async {
         let goOn = Parker(), began = Log<EnvironmentChange>(), isDone = Switch(), wasDone = Log<Bool>()
         at.set(.timeZone, "Europe/Berlin")
         at.lifecycle.onEnvironmentChange("formatters", .timeZone) { [seen] in
@@ -283,8 +283,8 @@ struct Surroundings {
         await until("rest") { changes.reader.isAwaited && at.manager.parts.threads.busy == 0 || !read.all.isEmpty }
         #expect(began.all.isEmpty && read.all.isEmpty, "also not what had come before the freeze")
 
-        let settling = Task { [at] in
-            let result = await at.settle()
+        let resyncing = Task { [at] in
+            let result = await at.resync()
             isDone.turnOn()
             return result
         }
@@ -292,7 +292,7 @@ struct Surroundings {
         // Nothing is held back any more; the handler is all that is left to wait for.
         await until { !at.environment.isHeld }
         goOn.unpark()
-        let result = await settling.value
+        let result = await resyncing.value
         #expect(wasDone.all == [false])
         #expect(seen.all == [change(.timeZone, "Europe/Berlin", "zone 9999", 10_000)])
         #expect(read.all == [change(.locale, nil, "de_DE", 2), seen.all[0]])
@@ -307,11 +307,11 @@ struct Surroundings {
         at.environment.hold()
         at.source.surroundings.setSilent(true)
         for number in 0..<10_000 { at.set(.file("/app"), number == 9999 ? "old" : "\(number)") }
-        let result = await at.settle()
-        #expect(result == EnvironmentSettlement() && seen.all.isEmpty)
+        let result = await at.resync()
+        #expect(result == EnvironmentResync() && seen.all.isEmpty)
     }
 
-    @Test func `C60 T6 settle ends at the budget and names the late handlers`() async {
+    @Test func `C60 T6 resync ends at the budget and names the late handlers`() async {
         let goOn = Parker(), began = Switch()
         at.lifecycle.onEnvironmentChange("stuck", .locale) { _ in
             began.turnOn()
@@ -320,38 +320,38 @@ struct Surroundings {
         at.lifecycle.onEnvironmentChange("quick", .locale) { [seen] in seen.add($0) }
         at.environment.hold()
         at.lifecycle.setLocale("de_DE")
-        async let settling = at.settle(within: .seconds(2))
+        async let resyncing = at.resync(within: .seconds(2))
         await until { began.isOn && seen.all.count == 1 && at.environment.state.withLock { $0.observers[1].isIdle } }
         at.clock.advance(by: .seconds(3))
-        let result = await settling
+        let result = await resyncing
         #expect(result.late == ["stuck"] && result.calls.map(\.name) == ["stuck", "quick"], "\(result)")
         #expect(result.calls[0].isFinished == false && result.calls[0].took >= .seconds(2))
         #expect(!at.environment.isHeld)
         goOn.unpark()
     }
 
-    @Test func `C60 a second gap during the way back holds back again until the second settle`() async {
+    @Test func `C60 a second gap during the way back holds back again until the second resync`() async {
         let first = at.environment.hold()
         at.environment.hold()
         at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
         at.lifecycle.post(.custom("x"))
         at.environment.release(first)
         #expect(at.environment.isHeld)
-        _ = await at.settle()
+        _ = await at.resync()
         #expect(!at.environment.isHeld && seen.all.count == 1)
     }
 
-    @Test func `C60 an interceptor is done as well when settle returns`() async {
+    @Test func `C60 an interceptor is done as well when resync returns`() async {
         at.lifecycle.interceptEnvironmentChanges { [seen] change in
             seen.add(change)
             return change
         }
-        let told = Log<EnvironmentChange>()
-        at.lifecycle.onEnvironmentChange("all") { told.add($0) }
+        let notified = Log<EnvironmentChange>()
+        at.lifecycle.onEnvironmentChange("all") { notified.add($0) }
         at.environment.hold()
         for number in 0..<100 { at.lifecycle.post(.custom("\(number)")) }
-        let result = await at.settle()
-        #expect(seen.all.count == 100 && told.all.count == 100 && result.late.isEmpty)
+        let result = await at.resync()
+        #expect(seen.all.count == 100 && notified.all.count == 100 && result.late.isEmpty)
     }
 
     @Test func `C58 C59 property: many posters, readers and handlers all agree in the end`() async {
@@ -373,12 +373,12 @@ struct Surroundings {
                         var random = SeededGenerator(seed: seed * 10 + UInt64(poster))
                         for step in 0..<200 {
                             at.lifecycle.post(kinds.randomElement(using: &random)!, .text("\(Int.random(in: 0..<4, using: &random))"))
-                            if poster == 0, step % 50 == 25 { _ = await at.settle() }
+                            if poster == 0, step % 50 == 25 { _ = await at.resync() }
                         }
                     }
                 }
             }
-            _ = await at.settle()
+            _ = await at.resync()
             #expect(broken.all.isEmpty, "seed \(seed)")
             for kind in kinds { #expect(handled.withLock { $0[kind] } ?? .text("start") == at.environment.known(kind), "seed \(seed)") }
         }

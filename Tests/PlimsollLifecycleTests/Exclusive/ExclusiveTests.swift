@@ -298,8 +298,8 @@ import Testing
         let lock = try noting("lock")
         clock.sleepHost(for: .seconds(10))
         #expect(!lock.isCurrent(1))
-        #expect(throws: ExclusiveResourceError(resource: "lock", reason: .unsettled)) { try lock.withUse { $0 } }
-        #expect(throws: ExclusiveResourceError(resource: "lock", reason: .unsettled)) { try lock.check(1) }
+        #expect(throws: ExclusiveResourceError(resource: "lock", reason: .unverified)) { try lock.withUse { $0 } }
+        #expect(throws: ExclusiveResourceError(resource: "lock", reason: .unverified)) { try lock.check(1) }
         exclusive.gapEnded(RunningGap(.hostSleep, .seconds(10)))
         #expect(try lock.withUse { $0 } == 2)
     }

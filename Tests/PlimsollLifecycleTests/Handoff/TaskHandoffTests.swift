@@ -108,7 +108,7 @@ import Testing
 
     @Test func `C73 a store that takes nothing makes the handover fall back to the other way`() async throws {
         let store = MemoryTaskHandoff(clock: clock), manager = manager(), isBegun = Counter()
-        store.fail(with: TaskHandoffError.unreachable("memory: told to fail"))
+        store.fail(with: TaskHandoffError.unreachable("memory: made to fail"))
         let run = Task {
             try await manager.withBackgroundTask("export", handoff: store) { _, checkpoint in
                 checkpoint.save([5])
@@ -120,7 +120,7 @@ import Testing
         await until { isBegun.value != 0 }
         manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
         let problem = await error { _ = try await run.value }
-        #expect(problem?.isUnreachable == true && problem?.description.contains("told to fail; the work is kept") == true)
+        #expect(problem?.isUnreachable == true && problem?.description.contains("made to fail; the work is kept") == true)
         #expect(manager.claimHandovers().map(\.bytes) == [[5]])
     }
 
@@ -185,7 +185,7 @@ import Testing
             try Task.checkCancellation()
         }
         await advance(by: .milliseconds(100)) { begun.value == 1 }
-        store.fail(with: TaskHandoffError.unanswered("memory: told to fail"))
+        store.fail(with: TaskHandoffError.unanswered("memory: made to fail"))
         await advance(by: .milliseconds(100)) { cancelled.value == 1 }
         store.fail(with: nil)
         await until { replica.kinds.contains("lost") }
@@ -224,7 +224,7 @@ import Testing
 
     @Test func `C73 no work is taken under pressure, and a store that fails is asked again`() async throws {
         let store = MemoryTaskHandoff(clock: clock), begun = Counter()
-        store.fail(with: TaskHandoffError.unreachable("memory: told to fail"))
+        store.fail(with: TaskHandoffError.unreachable("memory: made to fail"))
         try await RunningManager.run { running in
             let events = Log<String>()
             await running.available(.mebibytes(10))
@@ -234,7 +234,7 @@ import Testing
                     begun.add(1)
                 }
             }
-            // With the loop at each step: time that passes between two of its looks is a gap, not calm.
+            // With the loop at each step: time that passes between two of its readings is a gap, not calm.
             for _ in 0..<50 { await running.available(.mebibytes(10), after: .milliseconds(100)) }
             #expect(events.all.isEmpty, "the store was not even asked")
             while events.all.count < 3 { await running.available(.mebibytes(924), after: .milliseconds(100)) }

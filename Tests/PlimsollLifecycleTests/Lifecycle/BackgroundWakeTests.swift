@@ -16,7 +16,7 @@ import Testing
         let wakes = Log<Bool>()
         let registration = lifecycle.onResume("wake") { _ in wakes.add(true) }
         stage.clock.freeze(for: interval)
-        await until("the wake is told") { !wakes.all.isEmpty }
+        await until("the wake is delivered") { !wakes.all.isEmpty }
         await until("the way back is done") { lifecycle.arrival != nil }
         registration.cancel()
     }

@@ -41,7 +41,7 @@ import Testing
             lifecycle.post(.credentials("tenant"))
         }
         lifecycle.onTerminate("files") { _ in log.add("files cleaned up") }
-        lifecycle.onEnvironmentChange("credentials", .credentials("tenant")) { _ in log.add("credentials heard") }
+        lifecycle.onEnvironmentChange("credentials", .credentials("tenant")) { _ in log.add("credentials changed") }
     }
 
     private func steps(after count: Int) -> [String] { Array(log.all[count...]) }
@@ -69,13 +69,13 @@ import Testing
         }
     }
 
-    @Test func `C17 C60 after a freeze: closed at once, resumed, changes heard, leases taken, then admission, then timers`() async throws {
+    @Test func `C17 C60 after a freeze: closed at once, resumed, changes delivered, leases taken, then admission, then timers`() async throws {
         let log = log, lifecycle = lifecycle
         try addParts()
         try await lifecycle.launch()
         let limiter = ConcurrencyLimiter("requests", limit: 8)
         lifecycle.pausables.add(limiter)
-        // While changes are heard a request comes: it is not admitted, and no member is open.
+        // While changes are delivered a request comes: it is not admitted, and no member is open.
         let extents = Log<QuiesceExtent>(), waiting = Counter()
         lifecycle.onEnvironmentChange("rebuilder", .credentials("tenant")) { _ in
             extents.add(lifecycle.pausables.extent())
@@ -93,11 +93,11 @@ import Testing
         await until("the timer goes off and the request is admitted") { log.all.contains("timer") && waiting.value == 1 }
         // The request runs in a task of its own, beside the timers: admitted before them, it may be done after them.
         let seen = steps(after: begun).filter { $0 != "request admitted" }
-        #expect(seen == ["queue: held", "resumed", "credentials heard", "lease taken", "queue: open", "timer"])
+        #expect(seen == ["queue: held", "resumed", "credentials changed", "lease taken", "queue: open", "timer"])
         #expect(extents.all.allSatisfy(\.isHeld) && extents.all.count == 2)
     }
 
-    @Test func `C17 C46 C58 a freeze in the background: resumed, changes heard, saved and erased anew, then as before`() async throws {
+    @Test func `C17 C46 C58 a freeze in the background: resumed, changes delivered, saved and erased anew, then as before`() async throws {
         let log = log
         try addParts()
         try await lifecycle.launch()
@@ -107,7 +107,7 @@ import Testing
         await until("it has arrived again") { log.all.last == "keys erased" && lifecycle.arrival == true }
         #expect(
             steps(after: begun)
-                == ["queue: held", "resumed", "credentials heard", "queue: background", "cart saved", "keys erased"])
+                == ["queue: held", "resumed", "credentials changed", "queue: background", "cart saved", "keys erased"])
         #expect(lifecycle.heldResources.isEmpty)
     }
 

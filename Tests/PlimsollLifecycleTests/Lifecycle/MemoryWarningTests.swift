@@ -50,14 +50,14 @@ import Testing
     @Test func `C78 T11 a warning comes by four routes as one event, and the work is done once`() async throws {
         try await RunningManager.run { running in
             let ids = Log<String>(), work = Log<UInt64>(), once = OncePerEvent()
-            let heard: @Sendable (String, PressureEvent) -> Void = { route, event in
+            let received: @Sendable (String, PressureEvent) -> Void = { route, event in
                 ids.add("\(route) \(event.id) \(event.level)")
                 once.run(event) { work.add(event.id) }
             }
             // The observer first, yet the process's own route goes before it.
-            running.manager.observe { heard("observer", $0) }
-            running.manager.levelSource(mask: [.warning, .critical]).handle { heard("source", $0) }
-            running.manager.onMemoryWarning { heard("process", $0) }
+            running.manager.observe { received("observer", $0) }
+            running.manager.levelSource(mask: [.warning, .critical]).handle { received("source", $0) }
+            running.manager.onMemoryWarning { received("process", $0) }
             async let streamed: PressureEvent? = running.manager.pressureEvents.first { $0.level == .critical }
             async let sourced: PressureEvent? = running.manager.levelSource(mask: .critical).first { _ in true }
             // Both streams are observers once they are begun.
@@ -67,8 +67,8 @@ import Testing
             #expect(events.0 == events.1 && events.0?.level == .critical)
             await running.until { ids.all.count >= 3 }
             let id = try #require(events.0?.id)
-            if let event = events.0 { heard("stream", event) }
-            if let event = events.1 { heard("stream", event) }
+            if let event = events.0 { received("stream", event) }
+            if let event = events.1 { received("stream", event) }
             #expect(ids.all.prefix(3) == ["process \(id) critical", "observer \(id) critical", "source \(id) critical"] && work.all == [id])
         }
     }

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What a scene does behind the front: saves, gives back, erases, and comes to stand still.
+/// What a scene does behind the front: saves, gives back, erases, and is suspended.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneKeepingTests {
     let stage = Stage()
     let store = ShelfStore()

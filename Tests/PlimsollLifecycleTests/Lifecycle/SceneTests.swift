@@ -158,19 +158,19 @@ import Testing
 
     @Test func `C78 C94 a memory warning reaches each foreground scene, and no other, as the same event for all`() async throws {
         try await RunningManager.run { running in
-            let heard = Log<String>(), ids = Log<UInt64>(), lifecycle = running.manager.lifecycle
+            let received = Log<String>(), ids = Log<UInt64>(), lifecycle = running.manager.lifecycle
             let front = lifecycle.connectScene("front", reason: .userRequest), back = lifecycle.connectScene("back", reason: .systemRequest)
             for scene in [front, back] {
                 await scene.connected()
                 scene.onMemoryWarning { event in
-                    heard.add(scene.id)
+                    received.add(scene.id)
                     ids.add(event.id)
                 }
             }
             running.manager.observe { ids.add($0.id) }
             await running.available(.mebibytes(150))
             await running.until { ids.all.count == 2 }
-            #expect(heard.all == ["front"] && Set(ids.all).count == 1 && front.state == .active && back.state == .background)
+            #expect(received.all == ["front"] && Set(ids.all).count == 1 && front.state == .active && back.state == .background)
         }
     }
 

@@ -48,7 +48,7 @@ import Testing
             var state = LimiterState<Int>(rules), model = Model(rules: rules)
             var tickets: [Int: UInt64] = [:], extent = QuiesceExtent.open, now = Duration.zero, sweep: LimiterState<Int>.Sweep?
 
-            func look() {
+            func compare() {
                 if !extent.isHeld, (model.room(extent) == 0) != model.isStopped {
                     model.isStopped.toggle()
                     if let limit = rules.pausePatience, limit > .zero {
@@ -59,11 +59,11 @@ import Testing
                 }
                 let refused = model.isStopped && rules.pausePatience == .zero && !extent.isHeld ? model.waiting.map(\.id) : []
                 if !refused.isEmpty { model.waiting = [] }
-                let settlement = state.poll(extent, at: now)
-                #expect(settlement.refused.map(\.waiter) == refused, "seed \(seed) run \(run)")
-                #expect(settlement.admitted == model.admit(extent), "seed \(seed) run \(run)")
-                sweep = settlement.sweep ?? sweep
-                seen.admitted += settlement.admitted.count
+                let dequeued = state.poll(extent, at: now)
+                #expect(dequeued.refused.map(\.waiter) == refused, "seed \(seed) run \(run)")
+                #expect(dequeued.admitted == model.admit(extent), "seed \(seed) run \(run)")
+                sweep = dequeued.sweep ?? sweep
+                seen.admitted += dequeued.admitted.count
                 seen.refused += refused.count
             }
 
@@ -71,11 +71,11 @@ import Testing
                 now += .milliseconds(Int.random(in: 0...800, using: &random))
                 while let due = sweep, due.due <= now {
                     sweep = nil
-                    let settlement = state.sweep(due.number, at: now)
+                    let dequeued = state.sweep(due.number, at: now)
                     let expected = model.waiting.filter { min($0.deadline, $0.pauseDeadline) <= now }.map(\.id)
                     model.waiting.removeAll { expected.contains($0.id) }
-                    #expect(settlement.refused.map(\.waiter) == expected, "seed \(seed) run \(run)")
-                    sweep = settlement.sweep
+                    #expect(dequeued.refused.map(\.waiter) == expected, "seed \(seed) run \(run)")
+                    sweep = dequeued.sweep
                     seen.expired += expected.count
                 }
                 #expect(model.waiting.allSatisfy { min($0.deadline, $0.pauseDeadline) > now - .milliseconds(10) }, "seed \(seed) run \(run)")
@@ -107,7 +107,7 @@ import Testing
                     guard model.running > 0 else { continue }
                     model.running -= 1
                     #expect(state.leave(unused: false) == !model.waiting.isEmpty, "seed \(seed) run \(run)")
-                    look()
+                    compare()
                 case 7:
                     guard let ticket = tickets.randomElement(using: &random) else { continue }
                     let index = model.waiting.firstIndex { $0.id == ticket.key }
@@ -117,16 +117,16 @@ import Testing
                     seen.left += index == nil ? 0 : 1
                 default:
                     extent = Self.extents.randomElement(using: &random) ?? .open
-                    look()
+                    compare()
                 }
                 #expect(state.running == model.running && state.waiting == model.waiting.count, "seed \(seed) run \(run)")
             }
             extent = .open
-            look()
+            compare()
             while model.running > 0 {
                 model.running -= 1
                 _ = state.leave(unused: false)
-                look()
+                compare()
             }
             #expect(state.waiting == 0 && state.running == 0, "seed \(seed) run \(run)")
         }

@@ -20,23 +20,23 @@ import Testing
     }
 
     /// Starts one after the other, so that they wait in this order; each runs until its latch is open.
-    private func start(_ count: Int, _ limiter: ConcurrencyLimiter, patience: Duration? = nil) async -> [Piece] {
-        var pieces: [Piece] = []
+    private func start(_ count: Int, _ limiter: ConcurrencyLimiter, patience: Duration? = nil) async -> [Job] {
+        var jobs: [Job] = []
         for number in 0..<count {
             let before = limiter.statistics
-            pieces.append(Piece(number, limiter, patience))
+            jobs.append(Job(number, limiter, patience))
             await until { limiter.statistics != before }
         }
-        return pieces
+        return jobs
     }
 
     @Test func `a limiter runs as many as the limit, then one for each that ends, in the order of arrival`() async throws {
         let limiter = ConcurrencyLimiter("alone", limit: 2)
-        let pieces = await start(5, limiter)
+        let jobs = await start(5, limiter)
         #expect(limiter.statistics == (2, 3, 2, 2, 0, 0))
-        for piece in pieces {
-            #expect(try await piece.finish() == piece.number)
-            #expect(limiter.statistics.admitted == UInt64(min(5, piece.number + 3)))
+        for job in jobs {
+            #expect(try await job.finish() == job.number)
+            #expect(limiter.statistics.admitted == UInt64(min(5, job.number + 3)))
         }
         #expect(limiter.statistics == (0, 0, 2, 5, 0, 0))
         await #expect(throws: Odd.self) { try await limiter.run { throw Odd() } }
@@ -45,21 +45,21 @@ import Testing
 
     @Test func `C82 a higher level admits fewer at once, and normal all again; running work goes on`() async throws {
         let limiter = limiter(8)
-        let pieces = await start(20, limiter)
+        let jobs = await start(20, limiter)
         func running(_ level: PressureLevel, _ isQuiescing: Bool) -> (Int, Int) {
             set.setPressure(level, isQuiescing: isQuiescing)
             return (limiter.statistics.limit, limiter.statistics.running)
         }
         #expect(running(.warning, false) == (4, 8))
-        for piece in pieces[..<4] { #expect(try await piece.finish() == piece.number) }
+        for job in jobs[..<4] { #expect(try await job.finish() == job.number) }
         #expect(limiter.statistics.running == 4 && limiter.statistics.admitted == 8)
-        #expect(try await pieces[4].finish() == 4)
+        #expect(try await jobs[4].finish() == 4)
         #expect(limiter.statistics.running == 4 && limiter.statistics.admitted == 9)
         #expect(running(.critical, false) == (2, 4) && running(.critical, true) == (1, 4))
-        for piece in pieces[5..<8] { #expect(try await piece.finish() == piece.number) }
+        for job in jobs[5..<8] { #expect(try await job.finish() == job.number) }
         #expect(limiter.statistics.running == 1 && limiter.statistics.admitted == 9)
         #expect(running(.warning, false) == (4, 4) && running(.normal, false) == (8, 8))
-        for piece in pieces[8...] { #expect(try await piece.finish() == piece.number) }
+        for job in jobs[8...] { #expect(try await job.finish() == job.number) }
         #expect(limiter.statistics.admitted == 20)
     }
 
@@ -76,26 +76,26 @@ import Testing
 
     @Test func `C54 work waiting in a pause waits on with the setting keep`() async throws {
         let limiter = limiter(1)
-        let pieces = await start(3, limiter)
+        let jobs = await start(3, limiter)
         set.setState(.inactive)
-        #expect(try await pieces[0].finish() == 0)
+        #expect(try await jobs[0].finish() == 0)
         clock.advance(by: .seconds(3600))
         #expect(limiter.statistics.running == 0 && limiter.statistics.waiting == 2)
         set.setState(.active)
-        #expect(try await pieces[1].finish() == 1)
-        #expect(try await pieces[2].finish() == 2)
+        #expect(try await jobs[1].finish() == 1)
+        #expect(try await jobs[2].finish() == 2)
     }
 
     @Test func `C54 work waiting in a pause, or arriving in one, is refused with the reason under the setting refuse`() async throws {
         let limiter = limiter(1, pausePatience: .zero)
-        let pieces = await start(3, limiter)
+        let jobs = await start(3, limiter)
         set.close()
         #expect(limiter.statistics.waiting == 2, "the way back from a freeze is no pause")
         set.open()
         set.setState(.inactive)
-        for piece in pieces[1...] { await #expect(throws: AdmissionRefusal(limiter: "render", reason: .paused)) { try await piece.finish() } }
+        for job in jobs[1...] { await #expect(throws: AdmissionRefusal(limiter: "render", reason: .paused)) { try await job.finish() } }
         await #expect(throws: AdmissionRefusal(limiter: "render", reason: .paused)) { try await limiter.run {} }
-        #expect(try await pieces[0].finish() == 0)
+        #expect(try await jobs[0].finish() == 0)
         #expect(limiter.statistics.refused == 3)
         #expect(
             "\(AdmissionRefusal(limiter: "render", reason: .paused))".hasPrefix(
@@ -104,7 +104,7 @@ import Testing
 
     @Test func `C54 waiting work may get a time limit, counted only while paused, without freezes`() async throws {
         let limiter = limiter(1, pausePatience: .seconds(10))
-        let pieces = await start(2, limiter)
+        let jobs = await start(2, limiter)
         clock.advance(by: .seconds(60))
         #expect(limiter.statistics.waiting == 1, "nobody expires while it is not paused")
         set.setState(.inactive)
@@ -118,18 +118,18 @@ import Testing
         let late = await start(1, limiter)
         clock.advance(by: .seconds(3))
         let refusal = AdmissionRefusal(limiter: "render", reason: .pausedTooLong(.seconds(10)))
-        await #expect(throws: refusal) { try await pieces[1].finish() }
+        await #expect(throws: refusal) { try await jobs[1].finish() }
         #expect(limiter.statistics.waiting == 1 && limiter.statistics.expired == 1)
         clock.advance(by: .seconds(8))
         await #expect(throws: refusal) { try await late[0].finish() }
-        #expect(try await pieces[0].finish() == 0)
+        #expect(try await jobs[0].finish() == 0)
     }
 
     @Test func `a full queue refuses with an error that names the bound`() async throws {
         let limiter = limiter(1, mostWaiting: 2)
-        let pieces = await start(3, limiter)
+        let jobs = await start(3, limiter)
         await #expect(throws: AdmissionRefusal(limiter: "render", reason: .queueIsFull(mostWaiting: 2))) { try await limiter.run {} }
-        for piece in pieces { #expect(try await piece.finish() == piece.number) }
+        for job in jobs { #expect(try await job.finish() == job.number) }
         #expect(limiter.statistics.refused == 1)
     }
 
@@ -137,7 +137,7 @@ import Testing
         let limiter = limiter(1)
         let cache = PurgeableCache<Int, [UInt8]>("cache", cost: { $1.count })
         for key in 0..<16 { cache.insert(Array(repeating: 1, count: 4096), forKey: key) }
-        let pieces = await start(2, limiter), patient = await start(1, limiter, patience: .seconds(5))
+        let jobs = await start(2, limiter), patient = await start(1, limiter, patience: .seconds(5))
         await #expect(throws: AdmissionRefusal(limiter: "render", reason: .waitedTooLong(.zero))) { try await limiter.run(waitingAtMost: .zero) {} }
         set.setState(.inactive)
         clock.advance(by: .seconds(4))
@@ -148,12 +148,12 @@ import Testing
         await #expect(throws: AdmissionRefusal(limiter: "render", reason: .waitedTooLong(.seconds(5)))) { try await patient[0].finish() }
         #expect(limiter.statistics.waiting == 1 && limiter.statistics.expired == 1)
         set.setState(.active)
-        for piece in pieces { #expect(try await piece.finish() == piece.number) }
+        for job in jobs { #expect(try await job.finish() == job.number) }
     }
 
     @Test func `T28 a limiter without a set keeps time too, and a waiter keeps waiting when the limiter joins a set`() async throws {
         let limiter = ConcurrencyLimiter("alone", limit: 1)
-        let pieces = await start(1, limiter)
+        let jobs = await start(1, limiter)
         await #expect(throws: AdmissionRefusal.self) { try await limiter.run(waitingAtMost: .milliseconds(1)) {} }
         let patient = await start(1, limiter, patience: .seconds(3600))
         clock.advance(by: .seconds(10_000))
@@ -163,18 +163,18 @@ import Testing
         clock.advance(by: .seconds(20))
         await #expect(throws: AdmissionRefusal.self) { try await patient[0].finish() }
         registration.cancel()
-        #expect(try await pieces[0].finish() == 0)
+        #expect(try await jobs[0].finish() == 0)
     }
 
     @Test func `a cancelled wait ends with CancellationError and leaves no hole`() async throws {
         let limiter = limiter(1)
-        let pieces = await start(4, limiter)
-        pieces[1].task.cancel()
-        pieces[2].task.cancel()
-        for piece in pieces[1...2] { await #expect(throws: CancellationError.self) { try await piece.task.value } }
+        let jobs = await start(4, limiter)
+        jobs[1].task.cancel()
+        jobs[2].task.cancel()
+        for job in jobs[1...2] { await #expect(throws: CancellationError.self) { try await job.task.value } }
         #expect(limiter.statistics.waiting == 1)
-        #expect(try await pieces[0].finish() == 0)
-        #expect(try await pieces[3].finish() == 3)
+        #expect(try await jobs[0].finish() == 0)
+        #expect(try await jobs[3].finish() == 3)
         #expect(limiter.statistics == (0, 0, 1, 2, 0, 0))
         let cancelled = Task {
             await until { Task.isCancelled }
@@ -236,7 +236,7 @@ import Testing
 private struct Odd: Error {}
 
 /// A piece of work that ends when it is told to.
-private struct Piece {
+private struct Job {
     let number: Int
     let task: Task<Int, any Error>
     private let latch = Latch()

@@ -8,37 +8,37 @@ import Testing
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct QuiesceTests {
     let clock = ManualClock()
-    let told = Log<String>()
+    let notified = Log<String>()
     let set: QuiesceSet
 
     init() { set = QuiesceSet(time: clock.timekeeper) }
 
-    private func member(_ name: String, _ workClass: String? = nil) -> Recorder { Recorder(name, workClass, told) }
+    private func member(_ name: String, _ workClass: String? = nil) -> Recorder { Recorder(name, workClass, notified) }
 
     @Test func `C38 C39 members are notified of pauses in order, of resuming in reverse, and only of changes`() {
         set.add(member("a"))
         set.add(member("b"))
-        #expect(told.all.isEmpty, "an open set has nothing to say")
+        #expect(notified.all.isEmpty, "an open set has nothing to say")
         set.setState(.active)
         set.setState(.inactive)
         set.setState(.inactive)
-        #expect(told.all == ["a: paused", "b: paused"])
+        #expect(notified.all == ["a: paused", "b: paused"])
         set.setState(.active)
-        #expect(told.all.suffix(2) == ["b: open", "a: open"])
+        #expect(notified.all.suffix(2) == ["b: open", "a: open"])
         set.setState(.background)
-        #expect(told.all.suffix(2) == ["a: background", "b: background"] && told.all.count == 6)
+        #expect(notified.all.suffix(2) == ["a: background", "b: background"] && notified.all.count == 6)
     }
 
     @Test func `C38 a member added later takes on the extent in force, and a leaving one goes back`() {
         set.setState(.inactive)
         let registration = set.add(member("late"))
-        #expect(told.all == ["late: paused"] && set.members == ["late"])
+        #expect(notified.all == ["late: paused"] && set.members == ["late"])
         registration.cancel()
         registration.cancel()
-        #expect(told.all == ["late: paused", "late: open"] && set.members.isEmpty)
+        #expect(notified.all == ["late: paused", "late: open"] && set.members.isEmpty)
         set.setState(.active)
         set.setState(.inactive)
-        #expect(told.all.count == 2)
+        #expect(notified.all.count == 2)
     }
 
     @Test func `C9 T38 an interruption that flaps resumes nothing twice`() {
@@ -53,7 +53,9 @@ import Testing
             set.setState(.active)
             set.setState(.active)
         }
-        #expect(told.all.count == 2 * 1002 && Set(stride(from: 0, to: 2004, by: 2).map { told.all[$0] + told.all[$0 + 1] }) == ["a: pauseda: open"])
+        #expect(
+            notified.all.count == 2 * 1002
+                && Set(stride(from: 0, to: 2004, by: 2).map { notified.all[$0] + notified.all[$0 + 1] }) == ["a: pauseda: open"])
         clock.advance(by: .seconds(10))
         #expect(ticker.ticks == 1)
     }
@@ -69,7 +71,7 @@ import Testing
         set.add(metrics)
         set.add(member("feed", "heartbeat"))
         let lease = set.lease("voip", admitting: "heartbeat")
-        #expect(set.leases.map(\.name) == ["voip"] && told.all.isEmpty)
+        #expect(set.leases.map(\.name) == ["voip"] && notified.all.isEmpty)
         for state in [LifecycleState.inactive, .background, .suspended] {
             set.setState(state)
             #expect(heartbeat.statistics.limit == 4 && set.extent(for: "heartbeat") == .open)
@@ -78,7 +80,7 @@ import Testing
         #expect(try await heartbeat.run { 1 } == 1)
         await #expect(throws: AdmissionRefusal.self) { try await render.run {} }
         clock.advance(by: .seconds(1))
-        #expect(pulse.ticks == 1 && metrics.ticks == 0 && told.all.isEmpty)
+        #expect(pulse.ticks == 1 && metrics.ticks == 0 && notified.all.isEmpty)
         set.setPressure(.critical, isQuiescing: false)
         #expect(heartbeat.statistics.limit == 1, "memory is short for it too")
         set.setPressure(.normal, isQuiescing: false)
@@ -87,7 +89,7 @@ import Testing
         lease.cancel()
         #expect(heartbeat.statistics.limit == 4, "another lease holds")
         second.cancel()
-        #expect(heartbeat.statistics.limit == 0 && told.all.last == "feed: paused" && set.leases.isEmpty)
+        #expect(heartbeat.statistics.limit == 0 && notified.all.last == "feed: paused" && set.leases.isEmpty)
         clock.advance(by: .seconds(5))
         #expect(pulse.ticks == 1)
     }
@@ -107,7 +109,7 @@ import Testing
     @Test func `C40 a dormant set keeps every kind of work out, and admits the work afterwards`() async throws {
         let limiter = ConcurrencyLimiter("requests", limit: 2)
         let ticker = Ticker("metrics", every: .seconds(1)) { _ in }
-        let views = DirtySet<String>("views") { [told] in told.add($0.sorted().joined()) }
+        let views = DirtySet<String>("views") { [notified] in notified.add($0.sorted().joined()) }
         let executor = PausableExecutor("scene"), knob = RateKnob("samples", full: 30, background: 1)
         for add in [{ set.add(limiter) }, { set.add(ticker) }, { set.add(views) }, { set.add(executor) }, { set.add(knob) }] { _ = add() }
         set.setState(.inactive)
@@ -120,7 +122,7 @@ import Testing
         set.setState(.active)
         #expect(try await request.value == 7)
         #expect(await step.value == 8)
-        await until { told.all == ["a"] }
+        await until { notified.all == ["a"] }
         clock.advance(by: .seconds(1))
         #expect(ticker.ticks == 1 && knob.rate == 30)
     }
@@ -164,20 +166,20 @@ import Testing
 
     @Test func `T1 T2 a member may call the set from the callback, and is never notified after leaving`() {
         let registrations = Mutex<[Registration]>([])
-        let odd = Hook("odd") { [set, told] extent in
-            told.add("odd: \(extent)")
+        let odd = Hook("odd") { [set, notified] extent in
+            notified.add("odd: \(extent)")
             if extent == .paused {
                 set.setPressure(.warning, isQuiescing: false)
-                set.add(Recorder("new", nil, told))
+                set.add(Recorder("new", nil, notified))
                 registrations.withLock { $0 }.first?.cancel()
             }
         }
         let registration = set.add(odd)
         registrations.withLock { $0.append(registration) }
         set.setState(.inactive)
-        #expect(told.all.contains("new: paused, half") && told.all.filter { $0.hasPrefix("odd") } == ["odd: paused", "odd: open"])
+        #expect(notified.all.contains("new: paused, half") && notified.all.filter { $0.hasPrefix("odd") } == ["odd: paused", "odd: open"])
         set.setState(.active)
-        #expect(told.all.last == "new: open, half")
+        #expect(notified.all.last == "new: open, half")
     }
 
     @Test func `concurrent changes leave every member with the last word`() async {
@@ -202,7 +204,7 @@ import Testing
         await until { limiter.statistics.waiting != 0 }
         set = nil
         #expect(try await work.value == 1)
-        #expect(told.all == ["a: paused", "a: open"])
+        #expect(notified.all == ["a: paused", "a: open"])
     }
 
     @Test func `C17 C60 after a freeze no work is admitted before the way back is done, with any finder of the gap`() async throws {

@@ -205,17 +205,17 @@ import Testing
     }
 
     /// Tells what it finds when it is purged.
-    private final class Looking: Purgeable, TagPurgeable {
-        let name = "looking"
+    private final class Probe: Purgeable, TagPurgeable {
+        let name = "probe"
         let rebuildCost = RebuildCost.cheap
         let heldBytes = 0
-        private let look: @Sendable () -> Void
+        private let onPurge: @Sendable () -> Void
 
-        init(_ look: @escaping @Sendable () -> Void) { self.look = look }
+        init(_ onPurge: @escaping @Sendable () -> Void) { self.onPurge = onPurge }
         func release(_ target: Int) -> Int { 0 }
         func count(tag: String) -> Int { 0 }
         func purge(tag: String) -> Int {
-            look()
+            onPurge()
             return 0
         }
     }
@@ -223,7 +223,7 @@ import Testing
     @Test func `C56 no work is admitted during a revocation, and as before afterwards`() {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper), profiles = Log<QuiesceExtent.Profile>()
         let quiesce = manager.lifecycle.pausables
-        manager.register(Looking { profiles.add(quiesce.extent().profile) })
+        manager.register(Probe { profiles.add(quiesce.extent().profile) })
         manager.revoke(tag: "t")
         #expect(profiles.all == [.paused] && quiesce.extent().profile == .foreground)
     }

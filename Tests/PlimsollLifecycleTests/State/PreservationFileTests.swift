@@ -28,9 +28,9 @@ import Testing
         #expect(CRC32C.checksum([UInt8](repeating: 0xff, count: 32)) == 0x62a8_ab43)
         #expect(CRC32C.checksum((0..<32).map { $0 }) == 0x46dd_794e)
         #expect(CRC32C.checksum([]) == 0)
-        var pieces = CRC32C()
-        for byte in "123456789".utf8 { pieces.add(byte) }
-        #expect(pieces.value == 0xe306_9283)
+        var incremental = CRC32C()
+        for byte in "123456789".utf8 { incremental.add(byte) }
+        #expect(incremental.value == 0xe306_9283)
     }
 
     @Test func `written records are read back equal`() throws {
@@ -83,7 +83,7 @@ import Testing
                 bytes = file
                 for _ in 0..<Int.random(in: 1...8, using: &random) { bytes[Int.random(in: 0..<bytes.count, using: &random)] = random.next() as UInt8 }
             default:
-                // A piece of it is moved, doubled or left out.
+                // A part of it is moved, doubled or left out.
                 let from = Int.random(in: 0..<file.count, using: &random), to = Int.random(in: 0..<file.count, using: &random)
                 bytes = Array(file[..<from]) + file[to...]
             }

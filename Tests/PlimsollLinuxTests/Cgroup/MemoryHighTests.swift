@@ -16,37 +16,37 @@ import Testing
     }
 
     @Test func `memory.high is set only on request`() {
-        let turner = Turner(Machines.version2(), options: .init(usesTriggers: false))
-        #expect(turner.kernel.ask { $0.written.isEmpty })
-        #expect(turner.source.capabilities["throttle"]?.isLive == false)
+        let driver = SourceDriver(Machines.version2(), options: .init(usesTriggers: false))
+        #expect(driver.kernel.ask { $0.written.isEmpty })
+        #expect(driver.source.capabilities["throttle"]?.isLive == false)
     }
 
     @Test func `memory.high is set, becomes the boundary, moves with the limit, and is put back at the end`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         do {
-            let turner = Turner(kernel, options: asked)
-            #expect(turner.source.capabilities["throttle"]?.isLive == true)
-            let reading = try turner.read()
+            let driver = SourceDriver(kernel, options: asked)
+            #expect(driver.source.capabilities["throttle"]?.isLive == true)
+            let reading = try driver.read()
             #expect(reading.boundary == .high)
             #expect(reading.limit! < .mebibytes(480))
-            turner.set(Machines.main + "/memory.max", "\(1 << 30)\n")
-            #expect(try turner.read(after: .seconds(10)).limit! > .mebibytes(900))
+            driver.set(Machines.main + "/memory.max", "\(1 << 30)\n")
+            #expect(try driver.read(after: .seconds(10)).limit! > .mebibytes(900))
         }
         #expect(kernel.ask { $0.files[Self.path] } == "max\n")
     }
 
     @Test func `a foreign memory.high is left alone, at the start, later and at the end`() throws {
         let lower = ScriptedKernel(Machines.version2(high: "200000000"))
-        _ = Turner(lower, options: asked)
+        _ = SourceDriver(lower, options: asked)
         #expect(lower.ask { $0.written.isEmpty })
 
         let kernel = ScriptedKernel(Machines.version2())
         do {
-            let turner = Turner(kernel, options: asked)
-            turner.set(Self.path, "300000000\n")
-            _ = try turner.read(after: .seconds(10))
-            _ = try turner.read(after: .seconds(10))
-            #expect(turner.source.capabilities["throttle"]?.detail.contains("300000000") != nil)
+            let driver = SourceDriver(kernel, options: asked)
+            driver.set(Self.path, "300000000\n")
+            _ = try driver.read(after: .seconds(10))
+            _ = try driver.read(after: .seconds(10))
+            #expect(driver.source.capabilities["throttle"]?.detail.contains("300000000") != nil)
         }
         #expect(kernel.ask { $0.files[Self.path] } == "300000000\n")
     }
@@ -54,19 +54,19 @@ import Testing
     @Test func `K27 memory.high is not set below the usage, but set later when usage has fallen`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.files[Machines.main + "/memory.current"] = "\(500 << 20)\n" }
-        let turner = Turner(kernel, options: asked)
-        #expect(turner.source.capabilities["throttle"]?.detail.contains("usage is above") == true)
-        turner.set(Machines.main + "/memory.current", "\(100 << 20)\n")
-        _ = try turner.read(after: .seconds(10))
-        _ = try turner.read(after: .seconds(1))
-        #expect(turner.source.capabilities["throttle"]?.isLive == true)
+        let driver = SourceDriver(kernel, options: asked)
+        #expect(driver.source.capabilities["throttle"]?.detail.contains("usage is above") == true)
+        driver.set(Machines.main + "/memory.current", "\(100 << 20)\n")
+        _ = try driver.read(after: .seconds(10))
+        _ = try driver.read(after: .seconds(1))
+        #expect(driver.source.capabilities["throttle"]?.isLive == true)
     }
 
     @Test func `a namespaced root that may not be written to is a dead signal with advice`() {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.writeRefusals[Self.path] = EPERM }
-        let turner = Turner(kernel, options: asked)
-        #expect(turner.source.capabilities["throttle"]?.detail.contains("Operation not permitted") == true)
-        #expect(turner.source.capabilities["throttle"]?.remedy?.contains("Delegate=yes") == true)
+        let driver = SourceDriver(kernel, options: asked)
+        #expect(driver.source.capabilities["throttle"]?.detail.contains("Operation not permitted") == true)
+        #expect(driver.source.capabilities["throttle"]?.remedy?.contains("Delegate=yes") == true)
     }
 }

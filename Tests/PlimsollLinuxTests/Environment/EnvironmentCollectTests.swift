@@ -33,7 +33,7 @@ import Testing
             log.withLock { $0.lines.append("taken") }
             entered.unpark()
             released.park()
-            log.withLock { $0.lines.append("told") }
+            log.withLock { $0.lines.append("notified") }
         }
         #expect(environment.watch(kind))
         defer { environment.unwatch(kind) }
@@ -52,6 +52,6 @@ import Testing
         }
         released.unpark()
         await until { log.withLock { $0.lines.count } >= 3 }
-        #expect(log.withLock { $0.lines } == ["taken", "told", "collected"])
+        #expect(log.withLock { $0.lines } == ["taken", "notified", "collected"])
     }
 }

@@ -176,8 +176,8 @@ import Testing
                 $0.failure = failure
             }
             let environment = LinuxEnvironment(kernel, zone: nil)
-            let heard = Mutex<[EnvironmentChange.Kind: Int]>([:])
-            environment.start { kind, events in heard.withLock { $0[kind, default: 0] += events } }
+            let received = Mutex<[EnvironmentChange.Kind: Int]>([:])
+            environment.start { kind, events in received.withLock { $0[kind, default: 0] += events } }
             let kinds: [EnvironmentChange.Kind] = [.file("/etc/app"), .clock, .device("net")]
             for kind in kinds { #expect(environment.watch(kind)) }
             scratch.write("etc/new", "changed")
@@ -189,7 +189,7 @@ import Testing
             await until("call \(nth)") {
                 environment.collect()
                 value = environment.read(.file("/etc/app"))
-                return value != nil && heard.withLock { heard in kinds.allSatisfy { heard[$0] ?? 0 > 0 } }
+                return value != nil && received.withLock { received in kinds.allSatisfy { received[$0] ?? 0 > 0 } }
             }
             #expect(value?.version?.size == 7, "call \(nth)")
             for kind in kinds { environment.unwatch(kind) }
@@ -207,8 +207,8 @@ import Testing
             let manager = ResourceManager(source: LinuxPressureSource())
             let path = scratch.path + "/app"
             let registration = manager.lifecycle.watch(file: path)
-            let told = Parker()
-            manager.lifecycle.onEnvironmentChange("file", .file(path)) { change in if change.to?.version?.size == 5 { told.unpark() } }
+            let notified = Parker()
+            manager.lifecycle.onEnvironmentChange("file", .file(path)) { change in if change.to?.version?.size == 5 { notified.unpark() } }
             typealias Fork = @convention(c) () -> pid_t
             guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { scratch.exit(3) }
             // What the child does was done once before: Swift's runtime makes what a first time needs under locks that another thread may hold at the fork.
@@ -227,7 +227,7 @@ import Testing
             var status: Int32 = 0
             guard waitpid(child, &status, 0) == child, status == 0 else { scratch.exit(4) }
             scratch.replace("app", "new!!")
-            told.park()
+            notified.park()
             scratch.exit(0)
         }
     }
@@ -255,11 +255,11 @@ import Testing
     @Test(.needs(isTestBed, "a namespace's sockets get no uevents of the machine", or: .virtualMachine))
     func `C70 the kernel's uevents arrive`() async {
         let environment = LinuxEnvironment(HostKernel(), zone: nil)
-        let heard = Mutex(0)
-        environment.start { kind, events in if kind == .device("mem") { heard.withLock { $0 += events } } }
+        let received = Mutex(0)
+        environment.start { kind, events in if kind == .device("mem") { received.withLock { $0 += events } } }
         #expect(environment.watch(.device("mem")))
         #expect(HostKernel().write(Array("change".utf8), to: "/sys/class/mem/null/uevent") == nil)
-        await until { heard.withLock { $0 } > 0 }
+        await until { received.withLock { $0 } > 0 }
         environment.unwatch(.device("mem"))
     }
 }

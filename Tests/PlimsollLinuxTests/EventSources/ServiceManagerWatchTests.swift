@@ -42,7 +42,7 @@ import Testing
         source.wait(atMost: .seconds(60))
         #expect(try source.read(at: .seconds(1)).announced == .warning)
 
-        // Closed by the other side: heard once as an end, then connected anew after a pause.
+        // Closed by the other side: reported once as an end, then connected anew after a pause.
         Self.hangUp(peer)
         source.wait(atMost: .seconds(60))
         #expect(try source.read(at: .seconds(10)).announced == nil)
@@ -62,12 +62,12 @@ import Testing
     }
 
     @Test(arguments: ["/dev/null", ""]) func `/dev/null and an empty value disable announcements and triggers, not polling`(path: String) throws {
-        let turner = Turner(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
-        let capabilities = turner.source.capabilities
+        let driver = SourceDriver(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
+        let capabilities = driver.source.capabilities
         #expect(capabilities["announced"]?.detail.contains("disabled") == true)
         #expect(capabilities["stall trigger"]?.detail.contains("disabled") == true)
-        #expect(turner.kernel.ask { $0.written.isEmpty })
-        let reading = try turner.read()
+        #expect(driver.kernel.ask { $0.written.isEmpty })
+        let reading = try driver.read()
         #expect(reading.limit == .mebibytes(512))
         #expect(reading.stall != nil)
     }
@@ -90,12 +90,12 @@ import Testing
             state.kinds["/dev/zero"] = .other
             state.files["/sys/fs/cgroup/other/memory.pressure"] = Machines.stall
         }
-        let turner = Turner(kernel, environment: .init(watch: watch, write: write))
-        let signal = try #require(turner.source.capabilities["announced"])
+        let driver = SourceDriver(kernel, environment: .init(watch: watch, write: write))
+        let signal = try #require(driver.source.capabilities["announced"])
         #expect(!signal.isLive)
         #expect(signal.detail.contains(reason), "\(signal.detail)")
-        #expect(try turner.read().limit == .mebibytes(512))
-        #expect(turner.source.capabilities["stall trigger"]?.isLive == true)
+        #expect(try driver.read().limit == .mebibytes(512))
+        #expect(driver.source.capabilities["stall trigger"]?.isLive == true)
     }
 
     @Test(arguments: [
@@ -112,17 +112,17 @@ import Testing
 
     @Test func `K5 a pressure file's event is an announcement only with grown stall, and the given bytes are written unchanged`() throws {
         let path = Machines.main + "/memory.pressure"
-        let turner = Turner(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
-        #expect(turner.kernel.ask { $0.written.map(\.text) } == ["some 200000 2000000\0"])
-        #expect(turner.source.capabilities["stall trigger"]?.isLive == false, "one trigger is enough")
+        let driver = SourceDriver(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
+        #expect(driver.kernel.ask { $0.written.map(\.text) } == ["some 200000 2000000\0"])
+        #expect(driver.source.capabilities["stall trigger"]?.isLive == false, "one trigger is enough")
 
         func ring(total: Int) throws -> PressureLevel? {
-            turner.set(path, "some avg10=0.00 avg60=0.00 avg300=0.00 total=\(total)\n")
-            turner.kernel.edit { $0.conditions[path] = Int16(POLLPRI) }
-            _ = try turner.read(after: .seconds(2))
-            turner.wait()
-            turner.kernel.edit { $0.conditions[path] = nil }
-            return try turner.read().announced
+            driver.set(path, "some avg10=0.00 avg60=0.00 avg300=0.00 total=\(total)\n")
+            driver.kernel.edit { $0.conditions[path] = Int16(POLLPRI) }
+            _ = try driver.read(after: .seconds(2))
+            driver.wait()
+            driver.kernel.edit { $0.conditions[path] = nil }
+            return try driver.read().announced
         }
         #expect(try ring(total: 100_000) == nil)
         #expect(try ring(total: 299_999) == nil)
@@ -131,11 +131,11 @@ import Testing
     }
 
     @Test func `a FIFO that appears later is found`() throws {
-        let turner = Turner(Machines.version2(), environment: .init(watch: "/run/later"))
-        #expect(turner.source.capabilities["announced"]?.isLive == false)
-        turner.kernel.edit { $0.kinds["/run/later"] = .fifo }
-        for _ in 0..<5 { _ = try turner.read(after: .seconds(1)) }
-        #expect(turner.source.capabilities["announced"]?.isLive == true)
+        let driver = SourceDriver(Machines.version2(), environment: .init(watch: "/run/later"))
+        #expect(driver.source.capabilities["announced"]?.isLive == false)
+        driver.kernel.edit { $0.kinds["/run/later"] = .fifo }
+        for _ in 0..<5 { _ = try driver.read(after: .seconds(1)) }
+        #expect(driver.source.capabilities["announced"]?.isLive == true)
     }
 
     /// Closes a socket although a process just being started by another test may have it as well.

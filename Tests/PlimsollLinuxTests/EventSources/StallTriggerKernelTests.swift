@@ -56,7 +56,7 @@ struct StallTriggerKernelTests {
         }
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.refusedTexts["some 50000 500000\0"] = EINVAL }
-        _ = Turner(kernel)
+        _ = SourceDriver(kernel)
         #expect(kernel.ask { $0.written.map(\.text) } == ["some 200000 2000000\0"])
     }
 
@@ -93,47 +93,47 @@ struct StallTriggerKernelTests {
     @Test func `K3 a refusal of the quick window as a bad argument sets the slow one; any other refusal stands`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.refusedTexts["some 50000 500000\0"] = EINVAL }
-        let signal = try #require(Turner(kernel).source.capabilities["stall trigger"])
+        let signal = try #require(SourceDriver(kernel).source.capabilities["stall trigger"])
         #expect(signal.isLive && signal.detail.contains("200 ms in 2"), "\(signal.detail)")
 
         let other = ScriptedKernel(Machines.version2())
         other.edit { $0.refusedTexts["some 50000 500000\0"] = EPERM }
-        #expect(Turner(other).source.capabilities["stall trigger"]?.isLive == false)
+        #expect(SourceDriver(other).source.capabilities["stall trigger"]?.isLive == false)
         #expect(other.ask { $0.written.isEmpty }, "nothing else is tried")
     }
 
     @Test func `K8 an event that one poll takes from the file is acted on, as no other poll shows that event`() throws {
-        let turner = Turner(Machines.version2())
-        _ = try turner.read()
-        turner.set(stall, "some avg10=0.00 avg60=0.00 avg300=0.00 total=301000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500\n")
-        turner.kernel.edit {
+        let driver = SourceDriver(Machines.version2())
+        _ = try driver.read()
+        driver.set(stall, "some avg10=0.00 avg60=0.00 avg300=0.00 total=301000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500\n")
+        driver.kernel.edit {
             $0.conditions[stall] = Int16(POLLPRI)
             $0.clearedByPolling.insert(stall)
         }
-        #expect(turner.wait() == .zero)
-        // The totals were read at the event, though a second has not passed since the last look.
-        #expect(try turner.read().stall?.some == .milliseconds(301))
-        #expect(turner.wait() > .zero, "it is seen once")
+        #expect(driver.wait() == .zero)
+        // The totals were read at the event, though a second has not passed since the last poll.
+        #expect(try driver.read().stall?.some == .milliseconds(301))
+        #expect(driver.wait() > .zero, "it is seen once")
     }
 
     @Test func `K10 a poll finds stall accounting switched off: the files exist and refuse`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { state in for path in [stall, "/proc/pressure/memory"] { state.readRefusals[path] = EOPNOTSUPP } }
-        let turner = Turner(kernel)
-        let signal = try #require(turner.source.capabilities["stall"])
+        let driver = SourceDriver(kernel)
+        let signal = try #require(driver.source.capabilities["stall"])
         #expect(!signal.isLive && signal.detail.contains(String(cString: strerror(EOPNOTSUPP))), "\(signal.detail)")
-        #expect(try turner.read().stall == nil)
-        #expect(turner.source.capabilities["stall trigger"]?.isLive == false && kernel.ask { $0.written.isEmpty })
+        #expect(try driver.read().stall == nil)
+        #expect(driver.source.capabilities["stall trigger"]?.isLive == false && kernel.ask { $0.written.isEmpty })
     }
 
     @Test func `K15 a short ancestor is seen while the group is calm`() throws {
-        let turner = Turner(Machines.version2(max: "max", parentMax: "\(128 * Machines.mib)"))
-        let reading = try turner.read()
+        let driver = SourceDriver(Machines.version2(max: "max", parentMax: "\(128 * Machines.mib)"))
+        let reading = try driver.read()
         #expect(reading.limit == .mebibytes(128) && reading.available == .mebibytes(8), "\(reading)")
         let assessment = PressureAssessor().assessing(reading)
         #expect(assessment.level == .critical && assessment.evidence == .headroom)
         // And an ancestor without a limit of its own is nobody's shortage.
-        let calm = try Turner(Machines.version2(max: "536870912")).read()
+        let calm = try SourceDriver(Machines.version2(max: "536870912")).read()
         #expect(calm.limit == .mebibytes(512) && PressureAssessor().assessing(calm).level == .normal)
     }
 }

@@ -49,7 +49,7 @@ import Testing
         wakeup.ring()
         kernel.beforeDrain.withLock { $0 = { wakeup.ring() } }
         #expect(wasReady ? wakeup.handle(Int16(POLLIN)) : wakeup.take())
-        #expect(!isReady(wakeup), "what was rung so far is heard")
+        #expect(!isReady(wakeup), "earlier wakeups are consumed")
         wakeup.ring()
         #expect(isReady(wakeup) && wakeup.take() && !wakeup.take() && !isReady(wakeup))
     }

@@ -24,30 +24,30 @@ import Testing
                     $0.failure = failure
                     $0.kinds["/run/fifo"] = .fifo
                 }
-                let turner = Turner(kernel, options: .init(setsHigh: true), environment: .init(watch: "/run/fifo", write: "YQ=="))
+                let driver = SourceDriver(kernel, options: .init(setsHigh: true), environment: .init(watch: "/run/fifo", write: "YQ=="))
                 var readings = 0
                 let waits = 12
                 for _ in 0..<waits {
-                    if let reading = try? turner.read(after: .milliseconds(700)) {
+                    if let reading = try? driver.read(after: .milliseconds(700)) {
                         readings += 1
                         if let limit = reading.limit, let available = reading.available { #expect(available <= limit && available >= .zero) }
                     }
-                    if persistence == .once || kernel.ask({ !$0.faultWasReached }) { turner.wait(.milliseconds(100)) }
+                    if persistence == .once || kernel.ask({ !$0.faultWasReached }) { driver.wait(.milliseconds(100)) }
                 }
-                for signal in turner.source.capabilities.signals { #expect(!signal.detail.isEmpty) }
+                for signal in driver.source.capabilities.signals { #expect(!signal.detail.isEmpty) }
                 guard kernel.ask(\.faultWasReached) else {
                     finished = true
                     #expect(readings == waits)
                     break
                 }
                 if persistence == .once {
-                    // One failure costs at most a few looks, and leaves nothing dead for good.
+                    // One failure costs at most a few polls, and leaves nothing dead for good.
                     #expect(readings >= waits - 2, "\(name), call \(nth)")
-                    for _ in 0..<10 { _ = try? turner.read(after: .seconds(1)) }
-                    let reading = try turner.read(after: .seconds(1))
-                    #expect(reading.boundary != .machine, "\(name), call \(nth): \(turner.source.capabilities)")
+                    for _ in 0..<10 { _ = try? driver.read(after: .seconds(1)) }
+                    let reading = try driver.read(after: .seconds(1))
+                    #expect(reading.boundary != .machine, "\(name), call \(nth): \(driver.source.capabilities)")
                     #expect(reading.stall != nil && reading.events != nil, "\(name), call \(nth)")
-                    let capabilities = turner.source.capabilities
+                    let capabilities = driver.source.capabilities
                     for live in ["limit", "usage", "reclaimable", "limit events", "stall", "stall trigger", "announced", "resident"] {
                         #expect(capabilities[live]?.isLive == true, "\(name), call \(nth), \(live): \(capabilities)")
                     }
@@ -59,26 +59,26 @@ import Testing
 
     @Test func `a refused wait still waits`() throws {
         let kernel = ScriptedKernel(Machines.version2())
-        let turner = Turner(kernel)
-        _ = try turner.read()
+        let driver = SourceDriver(kernel)
+        _ = try driver.read()
         kernel.edit {
             $0.failingCall = 0
             $0.persistence = .forever
         }
-        turner.wait(.milliseconds(2))
+        driver.wait(.milliseconds(2))
         #expect(kernel.ask(\.waits) == 1)
     }
 
     @Test func `a thousand failing polls in a row call the kernel a bounded number of times`() {
         let kernel = ScriptedKernel(Machines.version2())
-        let turner = Turner(kernel)
+        let driver = SourceDriver(kernel)
         kernel.edit {
             $0.failingCall = 0
             $0.persistence = .forever
         }
         let before = kernel.ask(\.calls)
-        for _ in 0..<1000 { _ = try? turner.read(after: .milliseconds(1)) }
+        for _ in 0..<1000 { _ = try? driver.read(after: .milliseconds(1)) }
         #expect(kernel.ask(\.calls) - before < 20_000)
-        #expect(throws: PressureSourceError.self) { try turner.read(after: .seconds(2)) }
+        #expect(throws: PressureSourceError.self) { try driver.read(after: .seconds(2)) }
     }
 }

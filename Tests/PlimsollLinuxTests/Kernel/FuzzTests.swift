@@ -67,18 +67,18 @@ import Testing
             var random = SeededGenerator(seed: seed)
             var files = seed % 2 == 0 ? Machines.version2(high: "500000000") : Machines.hybrid()
             let names = files.keys.sorted()
-            let turner = Turner(files)
+            let driver = SourceDriver(files)
             for _ in 0..<10 {
                 let name = names.randomElement(using: &random)!
                 files[name] = String(decoding: Self.mutated(files[name]!, with: &random), as: UTF8.self)
-                turner.set(name, files[name]!)
-                guard let reading = try? turner.read(after: .milliseconds(Int.random(in: 1...12_000, using: &random))) else { continue }
+                driver.set(name, files[name]!)
+                guard let reading = try? driver.read(after: .milliseconds(Int.random(in: 1...12_000, using: &random))) else { continue }
                 readings += 1
                 if let limit = reading.limit, let available = reading.available {
                     #expect(available >= .zero && available <= limit, "seed \(seed)")
                 }
                 #expect(reading.workingSet >= .zero && reading.workingSet <= reading.usage, "seed \(seed)")
-                turner.wait()
+                driver.wait()
             }
         }
         if !hasChosenSeed { #expect(readings > 3000, "\(readings)") }

@@ -9,181 +9,181 @@ import Testing
     let mib = Machines.mib
 
     @Test func `K21 clean page cache is available, dirty pages and tmpfs are not`() throws {
-        let turner = Turner(Machines.version2())
-        turner.set(Machines.main + "/memory.current", "\(480 * mib)\n")
-        turner.set(
+        let driver = SourceDriver(Machines.version2())
+        driver.set(Machines.main + "/memory.current", "\(480 * mib)\n")
+        driver.set(
             Machines.main + "/memory.stat",
             Machines.stat(inactiveFile: 150 * mib, activeFile: 70 * mib, shmem: 40 * mib, dirty: 20 * mib, slab: 10 * mib))
-        let reading = try turner.read()
+        let reading = try driver.read()
         #expect(reading.available == .mebibytes(32 + 200 + 5))
         #expect(reading.workingSet == .mebibytes(480 - 150))
         #expect(reading.pinned == .mebibytes(512 - 237))
     }
 
     @Test func `idle memory is reported of the level with least, of the machine, and with the kernel's lazy frees`() throws {
-        let turner = Turner(Machines.version2(parentMax: "\(200 * mib)"))
-        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 90 * mib, lazyFreed: 3))
-        turner.set(Machines.box + "/memory.stat", Machines.stat(inactiveFile: 20 * mib, lazyFreed: 5))
-        let reading = try turner.read()
+        let driver = SourceDriver(Machines.version2(parentMax: "\(200 * mib)"))
+        driver.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 90 * mib, lazyFreed: 3))
+        driver.set(Machines.box + "/memory.stat", Machines.stat(inactiveFile: 20 * mib, lazyFreed: 5))
+        let reading = try driver.read()
         #expect(reading.idle == .init(total: .mebibytes(200), free: .mebibytes(80), file: .mebibytes(20)))
         #expect(reading.machineIdle?.free == .kibibytes(23_617_804))
         #expect(reading.lazyFreed == .pages(5), "where the tightest limit sits")
-        #expect(try Turner(Machines.hybrid()).read().lazyFreed == nil)
+        #expect(try SourceDriver(Machines.hybrid()).read().lazyFreed == nil)
     }
 
     @Test func `T18 a group filled with volatile pages shows no level, and the event sources do not promise to notify`() throws {
-        let turner = Turner(Machines.hybrid())
+        let driver = SourceDriver(Machines.hybrid())
         var assessor = PressureAssessor()
         for step in 0..<200 {
-            turner.set(Machines.v1Group + "/memory.usage_in_bytes", "\((480 + step % 16) * mib)\n")
-            turner.set(Machines.v1Group + "/memory.stat", Machines.statVersion1(inactiveFile: 300 * mib))
-            let reading = try turner.read(after: .milliseconds(50))
+            driver.set(Machines.v1Group + "/memory.usage_in_bytes", "\((480 + step % 16) * mib)\n")
+            driver.set(Machines.v1Group + "/memory.stat", Machines.statVersion1(inactiveFile: 300 * mib))
+            let reading = try driver.read(after: .milliseconds(50))
             let assessment = assessor.assess(reading)
-            #expect(assessment.level == .normal && !turner.source.rings)
+            #expect(assessment.level == .normal && !driver.source.rings)
             let pace = Pace.interval(
-                after: assessment, reading, holds: true, rings: turner.source.rings, turnCost: .microseconds(50), thresholds: .standard)
+                after: assessment, reading, holds: true, rings: driver.source.rings, turnCost: .microseconds(50), thresholds: .standard)
             #expect(pace > .milliseconds(33), "it does not spin: \(pace)")
         }
     }
 
     @Test func `usage and stat are read apart, and a disagreement gives no negative value`() throws {
-        let turner = Turner(Machines.version2())
-        turner.set(Machines.main + "/memory.current", "\(10 * mib)\n")
-        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 50 * mib))
-        let reading = try turner.read()
+        let driver = SourceDriver(Machines.version2())
+        driver.set(Machines.main + "/memory.current", "\(10 * mib)\n")
+        driver.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 50 * mib))
+        let reading = try driver.read()
         #expect(reading.available == .mebibytes(512))
         #expect(reading.workingSet == .zero)
     }
 
     @Test func `a limit lowered below the usage leaves nothing available`() throws {
-        let turner = Turner(Machines.version2(max: "\(50 * Machines.mib)"))
-        let reading = try turner.read()
+        let driver = SourceDriver(Machines.version2(max: "\(50 * Machines.mib)"))
+        let reading = try driver.read()
         #expect(reading.available == .zero)
         #expect(reading.usage == .mebibytes(100))
     }
 
     @Test func `K22 memory.stat is read in the range that can change a decision, and about once a second far from the limit`() throws {
-        let turner = Turner(Machines.version2())
+        let driver = SourceDriver(Machines.version2())
         let stat = Machines.main + "/memory.stat"
         func readsInASecond(_ usage: (Int) -> Int) throws -> Int {
-            let before = turner.kernel.ask { $0.reads[stat] ?? 0 }
-            for look in 0..<100 {
-                turner.set(Machines.main + "/memory.current", "\(usage(look))\n")
-                _ = try turner.read(after: .milliseconds(10))
+            let before = driver.kernel.ask { $0.reads[stat] ?? 0 }
+            for poll in 0..<100 {
+                driver.set(Machines.main + "/memory.current", "\(usage(poll))\n")
+                _ = try driver.read(after: .milliseconds(10))
             }
-            return turner.kernel.ask { $0.reads[stat] ?? 0 } - before
+            return driver.kernel.ask { $0.reads[stat] ?? 0 } - before
         }
-        _ = try turner.read()
+        _ = try driver.read()
         #expect(try readsInASecond { _ in 100 * mib } == 1)
         #expect(try readsInASecond { 400 * mib + $0 * 64 << 10 } <= 11, "close, and hardly moving")
-        #expect(try readsInASecond { 350 * mib + $0 * mib * 3 / 2 } >= 99, "close, and moving with each look")
+        #expect(try readsInASecond { 350 * mib + $0 * mib * 3 / 2 } >= 99, "close, and moving with each poll")
         #expect(try readsInASecond { _ in 512 * mib } == 100, "at the limit, where page cache gives way unseen")
         #expect((3...5).contains(try readsInASecond { _ in 290 * mib }), "free is above the line again, but not well above it")
         #expect(try readsInASecond { _ in 200 * mib } <= 2)
     }
 
     @Test func `filling with page cache never looks like growth, with either estimate`() throws {
-        let turner = Turner(Machines.version2())
+        let driver = SourceDriver(Machines.version2())
         var assessor = PressureAssessor()
         // 4 MiB of cache every 10 ms, up to the limit: 400 MiB/s of harmless reading. Far away the cache counts once a second.
         for step in 0..<100 {
             let cache = 4 * step * mib
-            turner.set(Machines.main + "/memory.current", "\(100 * mib + cache)\n")
-            turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: cache))
-            let assessment = assessor.assess(try turner.read(after: .milliseconds(10)))
+            driver.set(Machines.main + "/memory.current", "\(100 * mib + cache)\n")
+            driver.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: cache))
+            let assessment = assessor.assess(try driver.read(after: .milliseconds(10)))
             #expect(assessment.level == .normal, "step \(step): \(assessment)")
         }
     }
 
     @Test func `available falls and rises with usage, without a jump at the first reading of stat`() throws {
-        let turner = Turner(Machines.version2())
-        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 60 * mib))
+        let driver = SourceDriver(Machines.version2())
+        driver.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 60 * mib))
         var last: ByteCount?
         for usage in Array(stride(from: 100, to: 510, by: 2)) + Array(stride(from: 510, to: 100, by: -2)) {
-            turner.set(Machines.main + "/memory.current", "\(usage * mib)\n")
-            let available = try #require(try turner.read(after: .milliseconds(5)).available)
+            driver.set(Machines.main + "/memory.current", "\(usage * mib)\n")
+            let available = try #require(try driver.read(after: .milliseconds(5)).available)
             if let last { #expect(abs((available - last).bytes) <= 2 * mib, "at \(usage) MiB") }
             last = available
         }
     }
 
     @Test func `K6 the stall file is read once a second at most`() throws {
-        let turner = Turner(Machines.version2())
+        let driver = SourceDriver(Machines.version2())
         let path = Machines.main + "/memory.pressure"
-        let before = turner.kernel.ask { $0.reads[path] ?? 0 }
-        for _ in 0..<1000 { _ = try turner.read(after: .milliseconds(10)) }
-        #expect(turner.kernel.ask { $0.reads[path] ?? 0 } - before <= 11)
+        let before = driver.kernel.ask { $0.reads[path] ?? 0 }
+        for _ in 0..<1000 { _ = try driver.read(after: .milliseconds(10)) }
+        #expect(driver.kernel.ask { $0.reads[path] ?? 0 } - before <= 11)
     }
 
     @Test func `T18 K18 a limit moved at run time is followed both ways within ten seconds`() throws {
-        let turner = Turner(Machines.version2())
-        _ = try turner.read()
-        turner.set(Machines.main + "/memory.max", "\(256 * mib)\n")
-        #expect(try turner.read(after: .seconds(10)).limit == .mebibytes(256))
-        turner.set(Machines.main + "/memory.max", "\(1024 * mib)\n")
-        #expect(try turner.read(after: .seconds(10)).limit == .mebibytes(1024))
-        turner.set(Machines.main + "/memory.high", "\(700 * mib)\n")
-        let braked = try turner.read(after: .seconds(10))
+        let driver = SourceDriver(Machines.version2())
+        _ = try driver.read()
+        driver.set(Machines.main + "/memory.max", "\(256 * mib)\n")
+        #expect(try driver.read(after: .seconds(10)).limit == .mebibytes(256))
+        driver.set(Machines.main + "/memory.max", "\(1024 * mib)\n")
+        #expect(try driver.read(after: .seconds(10)).limit == .mebibytes(1024))
+        driver.set(Machines.main + "/memory.high", "\(700 * mib)\n")
+        let braked = try driver.read(after: .seconds(10))
         #expect(braked.limit == .mebibytes(700))
         #expect(braked.boundary == .high)
-        #expect(turner.source.capabilities["limit"]?.detail.contains("memory.high") == true)
+        #expect(driver.source.capabilities["limit"]?.detail.contains("memory.high") == true)
     }
 
     @Test func `a limit lowered below the usage is seen at the second next poll`() throws {
-        let turner = Turner(Machines.version2())
-        turner.set(Machines.main + "/memory.current", "\(600 * mib)\n")
-        _ = try turner.read(after: .seconds(1))
-        turner.set(Machines.main + "/memory.max", "\(700 * mib)\n")
-        _ = try turner.read(after: .seconds(1))
-        #expect(try turner.read(after: .milliseconds(1)).limit == .mebibytes(700))
+        let driver = SourceDriver(Machines.version2())
+        driver.set(Machines.main + "/memory.current", "\(600 * mib)\n")
+        _ = try driver.read(after: .seconds(1))
+        driver.set(Machines.main + "/memory.max", "\(700 * mib)\n")
+        _ = try driver.read(after: .seconds(1))
+        #expect(try driver.read(after: .milliseconds(1)).limit == .mebibytes(700))
     }
 
     @Test func `a group removed and made again is read again`() throws {
-        let turner = Turner(Machines.version2())
-        _ = try turner.read()
-        let text = turner.kernel.ask { $0.files[Machines.main + "/memory.current"]! }
-        turner.kernel.edit { state in
+        let driver = SourceDriver(Machines.version2())
+        _ = try driver.read()
+        let text = driver.kernel.ask { $0.files[Machines.main + "/memory.current"]! }
+        driver.kernel.edit { state in
             // What was open answers ENODEV; the path leads to the new group.
             for (file, path) in state.open where path.hasPrefix(Machines.main) { state.open[file] = "gone" }
         }
-        turner.set(Machines.main + "/memory.current", text)
-        #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(512))
+        driver.set(Machines.main + "/memory.current", text)
+        #expect(try driver.read(after: .seconds(1)).limit == .mebibytes(512))
     }
 
     @Test func `K19 a process moved to another group is read in the new group`() throws {
-        let turner = Turner(Machines.version2())
-        _ = try turner.read()
-        turner.kernel.edit { $0.files.merge(Machines.group("/sys/fs/cgroup/other", max: "134217728")) { $1 } }
-        turner.set("/proc/self/cgroup", "0::/other\n")
-        #expect(try turner.read(after: .seconds(10)).limit == .mebibytes(128))
-        #expect(turner.source.footprint().usage == .mebibytes(100))
+        let driver = SourceDriver(Machines.version2())
+        _ = try driver.read()
+        driver.kernel.edit { $0.files.merge(Machines.group("/sys/fs/cgroup/other", max: "134217728")) { $1 } }
+        driver.set("/proc/self/cgroup", "0::/other\n")
+        #expect(try driver.read(after: .seconds(10)).limit == .mebibytes(128))
+        #expect(driver.source.footprint().usage == .mebibytes(100))
     }
 
     @Test func `T18 a group removed for good leaves the machine's memory, and look-ups of the group with growing pauses`() throws {
-        let turner = Turner(Machines.version2())
-        _ = try turner.read()
-        turner.kernel.edit { state in state.files = state.files.filter { !$0.key.hasPrefix(Machines.box) } }
-        let before = turner.kernel.ask { $0.reads["/proc/self/mountinfo"] ?? 0 }
-        for _ in 0..<600 { #expect(try turner.read(after: .seconds(1)).boundary == .machine) }
-        #expect(turner.kernel.ask { $0.reads["/proc/self/mountinfo"] ?? 0 } - before < 80)
-        #expect(turner.source.capabilities.support == .machine)
-        turner.kernel.edit { $0.files.merge(Machines.version2()) { $1 } }
+        let driver = SourceDriver(Machines.version2())
+        _ = try driver.read()
+        driver.kernel.edit { state in state.files = state.files.filter { !$0.key.hasPrefix(Machines.box) } }
+        let before = driver.kernel.ask { $0.reads["/proc/self/mountinfo"] ?? 0 }
+        for _ in 0..<600 { #expect(try driver.read(after: .seconds(1)).boundary == .machine) }
+        #expect(driver.kernel.ask { $0.reads["/proc/self/mountinfo"] ?? 0 } - before < 80)
+        #expect(driver.source.capabilities.support == .machine)
+        driver.kernel.edit { $0.files.merge(Machines.version2()) { $1 } }
         var found = false
-        for _ in 0..<120 where !found { found = try turner.read(after: .seconds(1)).boundary == .maximum }
+        for _ in 0..<120 where !found { found = try driver.read(after: .seconds(1)).boundary == .maximum }
         #expect(found)
     }
 
     @Test func `the machine's memory is read at each poll when short, and twice a second at most when plentiful`() throws {
-        let turner = Turner(Machines.version2())
+        let driver = SourceDriver(Machines.version2())
         func readsInASecond() throws -> Int {
-            let before = turner.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 }
-            for _ in 0..<200 { _ = try turner.read(after: .milliseconds(5)) }
-            return turner.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 } - before
+            let before = driver.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 }
+            for _ in 0..<200 { _ = try driver.read(after: .milliseconds(5)) }
+            return driver.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 } - before
         }
-        _ = try turner.read()
+        _ = try driver.read()
         #expect(try readsInASecond() <= 2)
-        turner.set("/proc/meminfo", "MemTotal: 24684096 kB\nMemFree: 0 kB\nMemAvailable: 30000 kB\n")
-        _ = try turner.read(after: .seconds(2))
+        driver.set("/proc/meminfo", "MemTotal: 24684096 kB\nMemFree: 0 kB\nMemAvailable: 30000 kB\n")
+        _ = try driver.read(after: .seconds(2))
         #expect(try readsInASecond() == 200)
     }
 }

@@ -32,19 +32,19 @@ import Testing
         #expect(ServiceManagerStateStore.parse(text) == nil)
     }
 
-    @Test func `a label made of random pieces reads back as the label of the result, or is refused`() {
+    @Test func `a label made of random fragments reads back as the label of the result, or is refused`() {
         let environment = ProcessInfo.processInfo.environment
         let seed = environment["PLIMSOLL_SEED"].flatMap { UInt64($0) } ?? .random(in: 0 ... .max)
         let runs = environment["PLIMSOLL_RUNS"].flatMap { Int($0) } ?? 50_000
         print("seed \(seed)")
         var random = SeededGenerator(seed: seed), read = 0
-        let pieces = [
+        let fragments = [
             "plimsoll.state.", "1", "18446744073709551615", "%", "%2", "%20", "%3A", "+", "-", ".", "a", "é", ":",
             "\u{0}", "%C3%A9", "0",
         ]
         for _ in 0..<runs {
             var label = Bool.random(using: &random) ? "plimsoll.state.1." : "plimsoll.state."
-            for _ in 0..<Int.random(in: 0...6, using: &random) { label += pieces.randomElement(using: &random)! }
+            for _ in 0..<Int.random(in: 0...6, using: &random) { label += fragments.randomElement(using: &random)! }
             guard let parsed = ServiceManagerStateStore.parse(label) else { continue }
             read += 1
             #expect(

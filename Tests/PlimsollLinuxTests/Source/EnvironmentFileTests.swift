@@ -146,10 +146,10 @@ import Testing
                 let child = ProcessOf(["sh", "-c", script])
                 _ = child.wait()
             }
-            func settle() async -> EnvironmentSettlement { await manager.lifecycle.environment.settle(within: .seconds(30)) }
+            func resync() async -> EnvironmentResync { await manager.lifecycle.environment.resync(within: .seconds(30)) }
             manager.lifecycle.environment.hold()
             stopped("the end")
-            _ = await settle()
+            _ = await resync()
             let first = seen.withLock { $0 }
             guard first.count == 1, first[0].count > 1, first[0].to?.version?.size == 7 else {
                 print(first)
@@ -157,7 +157,7 @@ import Testing
             }
             manager.lifecycle.environment.hold()
             stopped("the end")
-            _ = await settle()
+            _ = await resync()
             scratch.exit(seen.withLock { $0.count } == 1 ? 0 : 3)
         }
     }

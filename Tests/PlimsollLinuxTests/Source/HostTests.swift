@@ -50,7 +50,7 @@ import Testing
         let hog = group.startHog(mebibytes: 106)
         defer { ChildGroup.end(hog) }
         source.wait(atMost: .seconds(60))
-        // The bell may ring while the child still grows.
+        // The event may come while the child still grows.
         var after = try source.read(at: .seconds(1))
         while PressureAssessor().assessing(after).level < .warning {
             source.wait(atMost: .milliseconds(10))

@@ -203,7 +203,7 @@ final class ScriptedKernel: Kernel {
 }
 
 /// A source on a scripted kernel, turned by hand as the manager's loop would.
-final class Turner {
+final class SourceDriver {
     let kernel: ScriptedKernel
     let source: LinuxPressureSource
     private(set) var now = Duration.zero
@@ -219,7 +219,7 @@ final class Turner {
         self.init(ScriptedKernel(files), options: options, environment: environment)
     }
 
-    /// A look, `after` a time in which nobody waited.
+    /// A reading, `after` a time in which nobody waited.
     func read(after time: Duration = .zero) throws(PressureSourceError) -> PressureReading {
         now += time
         return try source.read(at: now)

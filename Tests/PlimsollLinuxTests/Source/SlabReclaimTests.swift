@@ -5,7 +5,7 @@ import Testing
 
 /// A group of version 2 whose slab a model of reclaim shrinks: of each charge beyond the limit, page cache and free slab objects give in proportion.
 private struct SlabGroup {
-    let turner: Turner
+    let driver: SourceDriver
     let limit: Int
     var taken: Int
     var file = 0
@@ -15,7 +15,7 @@ private struct SlabGroup {
 
     init(limit: Int, taken: Int) {
         (self.limit, self.taken) = (limit, taken)
-        turner = Turner(Machines.version2(max: "\(limit)"))
+        driver = SourceDriver(Machines.version2(max: "\(limit)"))
     }
 
     var usage: Int { taken + file + held + free }
@@ -38,9 +38,9 @@ private struct SlabGroup {
 
     mutating func read() throws -> PressureReading {
         reclaim()
-        turner.set(Machines.main + "/memory.current", "\(usage)\n")
-        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: file, slab: held + free))
-        return try turner.read(after: .milliseconds(100))
+        driver.set(Machines.main + "/memory.current", "\(usage)\n")
+        driver.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: file, slab: held + free))
+        return try driver.read(after: .milliseconds(100))
     }
 }
 

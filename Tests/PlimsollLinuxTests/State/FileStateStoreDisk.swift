@@ -133,23 +133,23 @@ final class DiskKernel: StateKernel {
     }
 
     func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableRawBufferPointer) -> Int {
-        var piece: [UInt8] = []
-        // In pieces, as a kernel may.
+        var chunk: [UInt8] = []
+        // In chunks, as a kernel may.
         let most = min(buffer.count, 4096)
         let result = call("pread", path(file)) { state in
             guard let data = state.files[file]?.inode?.data else { return -Int(EBADF) }
-            piece = Array(data.dropFirst(offset).prefix(most))
-            return piece.count
+            chunk = Array(data.dropFirst(offset).prefix(most))
+            return chunk.count
         }
-        buffer.copyBytes(from: piece)
+        buffer.copyBytes(from: chunk)
         return result
     }
 
     func write(_ file: Int32, at offset: Int, _ bytes: UnsafeRawBufferPointer) -> Int {
-        let piece = Array(bytes.prefix(4096)), half = Array(bytes.prefix(bytes.count / 2))
+        let chunk = Array(bytes.prefix(4096)), half = Array(bytes.prefix(bytes.count / 2))
         let result = call("pwrite", path(file)) { state in
             guard let inode = state.files[file]?.inode else { return -Int(EBADF) }
-            return Self.write(inode, offset, piece)
+            return Self.write(inode, offset, chunk)
         }
         if result < 0 {
             state.withLock { state in

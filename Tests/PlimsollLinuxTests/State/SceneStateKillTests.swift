@@ -30,7 +30,7 @@ import Testing
 
     @Test func `C41 C43 C90 C97 a scene killed at any point from leaving the front on comes back in the saved state`() async throws {
         let path = directory.path, state = Mutex<UInt8>(1), points = Mutex<[String]>([])
-        @Sendable func look(_ point: String) async throws {
+        @Sendable func verify(_ point: String) async throws {
             let seen = try await Self.afterKill(path, "a")
             points.withLock { $0.append("\(point): \(seen.map { "\($0)" } ?? "nothing")") }
         }
@@ -44,31 +44,31 @@ import Testing
             scene.observe(
                 "flush",
                 onBackground: { _ in
-                    try await look("on the way to the background")
+                    try await verify("on the way to the background")
                     state.withLock { $0 = 2 }
                 })
-            scene.onDisconnect("last") { _ in try await look("while it is disconnected") }
+            scene.onDisconnect("last") { _ in try await verify("while it is disconnected") }
         }
         await scene.connected()
-        lifecycle.observe("process", onInactive: { _ in try await look("the process leaves the front") })
+        lifecycle.observe("process", onInactive: { _ in try await verify("the process leaves the front") })
         try await scene.enterBackground(cause: .idle)
-        try await look("in the background")
+        try await verify("in the background")
         state.withLock { $0 = 3 }
         try await scene.suspend(cause: .idle)
-        try await look("suspended")
+        try await verify("suspended")
         state.withLock { $0 = 4 }
         #expect(await lifecycle.checkpoint(within: .seconds(30)).isEmpty)
-        try await look("after a checkpoint")
+        try await verify("after a checkpoint")
         try await scene.enterForeground(cause: .operator)
         state.withLock { $0 = 5 }
         try await lifecycle.interrupt()
-        try await look("interrupted")
+        try await verify("interrupted")
         state.withLock { $0 = 6 }
         try await lifecycle.enterBackground(cause: .supervisor)
-        try await look("the process in the background")
+        try await verify("the process in the background")
         state.withLock { $0 = 7 }
         await scene.disconnect(cause: .pressure)
-        try await look("disconnected")
+        try await verify("disconnected")
         #expect(
             points.withLock { $0 } == [
                 "on the way to the background: 1", "the process leaves the front: 2", "in the background: 2", "suspended: 3", "after a checkpoint: 4",

@@ -28,8 +28,8 @@ import Testing
         #expect(try store.read("state")?.last == 0)
         work.withLock { $0 = 7 }
         task.end()
-        let sight = orders.read()
-        #expect(sight.needsSave && sight.messages.contains(.saved(false)) && sight.messages.contains(.state(.background)), "\(sight)")
+        let snapshot = orders.read()
+        #expect(snapshot.needsSave && snapshot.messages.contains(.saved(false)) && snapshot.messages.contains(.state(.background)), "\(snapshot)")
         let isDone = Mutex(false)
         orders.saveAgain { isDone.withLock { $0 = true } }
         await until("it is saved again") { isDone.withLock { $0 } }

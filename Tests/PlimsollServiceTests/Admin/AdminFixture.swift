@@ -15,7 +15,7 @@ struct AdminFixture {
     let clock: ManualClock
     let endpoint: AdminEndpoint
     /// How often the endpoint has looked at its clock: twice a turn.
-    let looks: Looks
+    let clockReads: ClockReads
     let directory: String
     let images = PurgeableCache<Int, [UInt8]>("images", limit: .mebibytes(4)) { _, bytes in bytes.count }
     let rows = PurgeableCache<Int, [UInt8]>("rows", rebuildCost: .expensive) { _, bytes in bytes.count }
@@ -29,14 +29,15 @@ struct AdminFixture {
         try await withDirectory { directory in
             let source = ScriptedPressureSource(), clock = ManualClock()
             let manager = ResourceManager(source: source, clock: clock)
-            let looks = Looks(), time = clock.timekeeper
+            let clockReads = ClockReads(), time = clock.timekeeper
             let endpoint = AdminEndpoint(
                 manager: manager, path: directory + "/admin.sock", allowsChanges: allowsChanges, bounds: bounds,
                 time: Timekeeper(elapsed: {
-                    looks.count.wrappingAdd(1, ordering: .sequentiallyConsistent)
+                    clockReads.count.wrappingAdd(1, ordering: .sequentiallyConsistent)
                     return time.elapsed()
                 }))
-            let fixture = AdminFixture(manager: manager, source: source, clock: clock, endpoint: endpoint, looks: looks, directory: directory)
+            let fixture = AdminFixture(
+                manager: manager, source: source, clock: clock, endpoint: endpoint, clockReads: clockReads, directory: directory)
             fixture.register(holders)
             try endpoint.start()
             defer { endpoint.stop() }
@@ -44,7 +45,7 @@ struct AdminFixture {
                 if runsManager {
                     group.addTask { try await manager.run() }
                     source.push(usage: .mebibytes(300), limit: .gibibytes(1))
-                    await source.settled()
+                    await source.waitUntilIdle()
                 }
                 try await body(fixture)
                 group.cancelAll()
@@ -88,17 +89,17 @@ struct AdminFixture {
     /// Lets time pass, again and again as the endpoint may not have seen yet what counts from then on, until `condition` holds. Each step is seen before the next
     /// comes: on a busy machine several deadlines would pass at once.
     func pass(_ step: Duration, until condition: () -> Bool) async {
-        var seen = looks.count.load(ordering: .sequentiallyConsistent) - 2
+        var seen = clockReads.count.load(ordering: .sequentiallyConsistent) - 2
         await until {
             if condition() { return true }
-            let looked = looks.count.load(ordering: .sequentiallyConsistent)
-            guard looked >= seen + 2 else { return false }
-            seen = looked
+            let reads = clockReads.count.load(ordering: .sequentiallyConsistent)
+            guard reads >= seen + 2 else { return false }
+            seen = reads
             clock.advance(by: step)
             endpoint.wake()
             return condition()
         }
     }
 
-    final class Looks: Sendable { let count = Atomic(0) }
+    final class ClockReads: Sendable { let count = Atomic(0) }
 }

@@ -14,7 +14,7 @@ import Testing
         var answered = 0
     }
 
-    @Test func `random input in random pieces changes nothing and stops no other client`() async throws {
+    @Test func `random input in random chunks changes nothing and stops no other client`() async throws {
         // Chosen anew each time, and printed: set PLIMSOLL_SEED to see a failure again.
         let seed = ProcessInfo.processInfo.environment["PLIMSOLL_SEED"].flatMap { UInt64($0) } ?? .random(in: 0...UInt64.max)
         print("seed \(seed)")

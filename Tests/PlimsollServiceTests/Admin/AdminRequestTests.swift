@@ -84,14 +84,14 @@ import Testing
     func `an explanation mentions a supervisor only where one was asked`(refusal: String?, isDryRun: Bool, sentence: String) async throws {
         let source = ScriptedPressureSource(), clock = ManualClock()
         let manager = ResourceManager(source: source, policy: .init(isDryRun: isDryRun), clock: clock)
-        let link = manager.carryStandstill { refusal }
+        let link = manager.onSuspensionRequest { refusal }
         let running = Task { try await manager.run() }
         for _ in 0..<13 {
-            await source.whileSettled {
+            await source.whileIdle {
                 clock.advance(by: .seconds(1))
                 source.push(usage: .mebibytes(1004), limit: .gibibytes(1))
             }
-            await source.settled()
+            await source.waitUntilIdle()
         }
         let sentences = AdminExplanation(manager.status).sentences
         #expect(sentences.count { $0.contains("suspend") } == 1 && sentences.contains { $0.hasSuffix(": " + sentence) }, "\(sentences)")
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func `requests on one connection are answered in order, in any pieces`() async throws {
+    @Test func `requests on one connection are answered in order, in any chunks`() async throws {
         try await AdminFixture.run { fixture in
             let client = try fixture.client()
             try client.send(Array((#"{"command":"tasks"}"# + "\n" + #"{"command":"caches"}"# + "\r\n" + #"{"comm"#).utf8))

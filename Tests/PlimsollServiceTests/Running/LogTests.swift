@@ -103,25 +103,25 @@ final class LogBook: Sendable {
         let shedder = RequestShedder("front", policy: SheddingPolicy(seed: 1), elapsed: { now.withLock { $0 } }, rest: { _ in })
         manager.lifecycle.pausables.add(shedder)
         let log = ShedLog(manager, book.logger)
-        func shortage(of requests: Int, looks: Bool) {
+        func shortage(of requests: Int, polls: Bool) {
             manager.lifecycle.pausables.setPressure(.critical, isQuiescing: false)
             for _ in 0..<requests { #expect(shedder.begin(.sheddable) != nil) }
-            if looks { for _ in 0..<2 { log.poll() } }
+            if polls { for _ in 0..<2 { log.poll() } }
             now.withLock { $0 += .seconds(2) }
             #expect(shedder.refusedPerSecond == Double(requests) / 2 && manager.status.admissions.first?.refusedPerSecond == Double(requests) / 2)
             manager.lifecycle.pausables.setPressure(.normal, isQuiescing: false)
             #expect(shedder.refusedPerSecond == nil)
         }
-        shortage(of: 0, looks: true)
+        shortage(of: 0, polls: true)
         log.poll()
         #expect(book.entries.isEmpty)
-        shortage(of: 3, looks: true)
+        shortage(of: 3, polls: true)
         for _ in 0..<2 { log.poll() }
         #expect(book.entries.map(\.message) == ["started to refuse requests: memory is short", "stopped refusing requests: 3 refused in 2 s"])
         #expect(book.entries.allSatisfy { $0.level == .notice && $0["shedder"] == "front" } && book.entries.first?["extent"] == "open, quarter")
         #expect(book.entries.last?["refused"] == "3 sheddable" && book.entries.last?["reason"] == "3 arrivals" && book.entries.last?["took"] == "2 s")
-        // Two that were over before anyone looked.
-        for _ in 0..<2 { shortage(of: 1, looks: false) }
+        // Two that were over before any poll.
+        for _ in 0..<2 { shortage(of: 1, polls: false) }
         log.poll()
         #expect(book.entries.count == 3 && book.entries.last?.message == "stopped refusing requests: 2 refused in 4 s, in 2 shortages")
     }

@@ -43,9 +43,9 @@ import Testing
             Issue.record("an address of 201 bytes was taken")
         } catch { #expect("\(error)".contains("at most 107 bytes")) }
         let nobody = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? "@nobody-listens-\(getpid())" : nil })
-        #expect(throws: ServiceManagerError.self) { try nobody.tell("READY=1") }
+        #expect(throws: ServiceManagerError.self) { try nobody.notify("READY=1") }
         let nowhere = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? "/nowhere/notify" : nil })
-        do { try nowhere.tell("READY=1") } catch { #expect("\(error)".contains("/nowhere/notify: No such file")) }
+        do { try nowhere.notify("READY=1") } catch { #expect("\(error)".contains("/nowhere/notify: No such file")) }
     }
 
     @Test func `the watchdog interval follows the named process and the given time`() throws {
@@ -136,13 +136,13 @@ import Testing
 
     @Test func `the last status sent by any thread is the newest one`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
-        // What a full queue had no room for is said with the next look.
+        // What a full queue had no room for is sent with the next poll.
         let link = ServiceManagerLink(manager, try serviceManager()) { _ in }
         for round in 0..<300 {
             let task = manager.beginBackgroundTask("export \(round)") { task, _ in task.end() }
             let crew = (0..<3).map { _ in Thread { link.poll() } }
             for thread in crew { thread.start() }
-            // One of them may be between looking and saying.
+            // One of them may be between polling and sending.
             task.progress(completed: 1, total: 2)
             link.poll()
             blockUntil { crew.allSatisfy(\.isFinished) }
@@ -156,9 +156,9 @@ import Testing
         let manager = ResourceManager(source: ScriptedPressureSource())
         let link = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { Issue.record("\($0)") }
         let other = try serviceManager()
-        func fill() { while (try? other.tell("X_OTHER=1")) != nil {} }
+        func fill() { while (try? other.notify("X_OTHER=1")) != nil {} }
         fill()
-        #expect(throws: ServiceManagerError.self) { try other.tell("READY=1") }
+        #expect(throws: ServiceManagerError.self) { try other.notify("READY=1") }
         link.stopping(within: .seconds(5))
         #expect(said().isEmpty)
         link.poll()
@@ -171,15 +171,15 @@ import Testing
         let took = ContinuousClock().measure { patient.poll() }
         #expect(took >= .milliseconds(100) && complaints.withLock { $0 } == 1)
         // Somebody takes what lies there a moment after it was found full.
-        let looked = Thread { link.poll() }
-        looked.start()
-        var heard: [NotifyMessage] = []
+        let poller = Thread { link.poll() }
+        poller.start()
+        var received: [NotifyMessage] = []
         await until("the word that it is alive") {
-            heard += said()
-            return looked.isFinished
+            received += said()
+            return poller.isFinished
         }
-        heard += said()
-        #expect(heard.contains { $0.isAlive })
+        received += said()
+        #expect(received.contains { $0.isAlive })
     }
 
     @Test func `no more time is asked for without a background task alive`() throws {

@@ -16,7 +16,7 @@ import Testing
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
             source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
-            await until("the first look") { manager.level == .critical }
+            await until("the first reading") { manager.level == .critical }
             group.cancelAll()
             try await group.waitForAll()
         }
@@ -33,7 +33,7 @@ import Testing
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await service.run() }
             source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
-            await until("the first look") { service.manager.level == .critical }
+            await until("the first reading") { service.manager.level == .critical }
             group.cancelAll()
             try await group.waitForAll()
         }

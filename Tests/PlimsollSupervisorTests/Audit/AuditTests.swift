@@ -9,7 +9,7 @@ import Testing
 @Suite struct AuditTests {
     static let actions: [UnitAction] = [
         .warn(.critical), .release(.mebibytes(3)), .background, .suspend, .resume(.room), .resume(.keepAlive), .resume(.asked), .resume(.ending),
-        .pushOut(.max), .throttle(true), .throttle(false), .end(.killSuspended), .end(.ask(grace: .milliseconds(12_345))), .end(.kill), .start,
+        .reclaim(.max), .throttle(true), .throttle(false), .end(.killSuspended), .end(.ask(grace: .milliseconds(12_345))), .end(.kill), .start,
     ]
 
     private static var records: [AuditRecord] {

@@ -31,11 +31,11 @@ import Testing
     /// All that `file` gives until its end.
     private func all(_ file: Int32) -> [UInt8] {
         var text: [UInt8] = []
-        var piece = [UInt8](repeating: 0, count: 65_536)
+        var chunk = [UInt8](repeating: 0, count: 65_536)
         while true {
-            let count = read(file, &piece, piece.count)
+            let count = read(file, &chunk, chunk.count)
             guard count > 0 else { return text }
-            text += piece[..<count]
+            text += chunk[..<count]
         }
     }
 
@@ -61,11 +61,11 @@ import Testing
         let read = text.withLock { lines($0) }
         let lost = dropped.withLock { $0 }
         // Told in more than one line where the thread was late: then some lines find room again before the pipe is full.
-        let told = read.filter { $0.hasPrefix("lost ") }.compactMap { Int($0.dropFirst(5)) }
-        #expect(lost > 0 && told.reduce(0, +) == lost, "\(told)")
+        let reported = read.filter { $0.hasPrefix("lost ") }.compactMap { Int($0.dropFirst(5)) }
+        #expect(lost > 0 && reported.reduce(0, +) == lost, "\(reported)")
         let kept = read.filter { $0.hasPrefix("line ") }.compactMap { Int($0.dropFirst(5)) }
         #expect(kept.count + lost == total && zip(kept, kept.dropFirst()).allSatisfy { $0 < $1 }, "\(kept.count) + \(lost)")
-        #expect(read.count == kept.count + told.count)
+        #expect(read.count == kept.count + reported.count)
     }
 
     @Test func `the end waits for a reader up to the limit, and no longer`() async throws {
@@ -94,15 +94,15 @@ import Testing
 
     @Test func `a file that takes nothing is reported once`() async throws {
         let file = open("/dev/full", O_WRONLY | O_CLOEXEC)
-        let told = Mutex<[LineWriter.Trouble]>([])
+        let reported = Mutex<[LineWriter.Trouble]>([])
         let log = try #require(
             LineWriter(file, closesFile: true) { trouble in
-                told.withLock { $0.append(trouble) }
+                reported.withLock { $0.append(trouble) }
                 return nil
             })
         for _ in 0..<100 { log.write(Array("x\n".utf8)) }
         log.finish(within: .seconds(60))
-        #expect(told.withLock { $0 } == [.failed(ENOSPC)])
+        #expect(reported.withLock { $0 } == [.failed(ENOSPC)])
     }
 
     @Test func `a record after a former run's torn line gets a line alone`() throws {

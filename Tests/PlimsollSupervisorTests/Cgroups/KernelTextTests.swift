@@ -94,7 +94,7 @@ import Testing
                 == "cannot freeze /sys/fs/cgroup/a: the supervisor is in the group; name a group of the unit alone")
         let refused = "\(GroupError(.make, "/a/b", .kernel(EACCES)))"
         #expect(refused.hasSuffix("run the supervisor as root or in a delegated group (Delegate=yes in its unit)"))
-        #expect("\(GroupError(.pushOut, "/a", .runs))" == "cannot reclaim memory of /a: the processes run; suspend the unit first")
+        #expect("\(GroupError(.reclaim, "/a", .runs))" == "cannot reclaim memory of /a: the processes run; suspend the unit first")
     }
 
     @Test func `hierarchies of version 1 are found by controller`() {

@@ -200,11 +200,11 @@ import Testing
         let (child, output) = try Workbench.shell("head -c 16000000 /dev/zero > \(file); sync \(file); echo ready; sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
         #expect(output.line() == "ready")
-        #expect { _ = try group.pushOut(.mebibytes(8)) } throws: { ($0 as? GroupError)?.reason == .runs }
+        #expect { _ = try group.reclaim(.mebibytes(8)) } throws: { ($0 as? GroupError)?.reason == .runs }
         try group.freeze()
         #expect(group.waitUntilFrozen(Workbench.limit))
         let reclaimable = group.reclaimable
-        let pushed = try group.pushOut(.mebibytes(8))
+        let pushed = try group.reclaim(.mebibytes(8))
         // Only as far as the files of that directory are charged at all.
         if reclaimable > .mebibytes(12) { #expect(pushed.bytes > .mebibytes(4) && pushed.isComplete) }
         #expect(try #require(group.memory?.number("memory.limit_in_bytes")) > 1 << 60)
@@ -232,7 +232,7 @@ import Testing
             for isSticky in [false, true] {
                 var guardian: Guard? = try Guard()
                 faults_begin(nth, EIO, isSticky)
-                let pushed = Result { try group.pushOut(.kibibytes(256), guardian: guardian) }
+                let pushed = Result { try group.reclaim(.kibibytes(256), guardian: guardian) }
                 wasReached = faults_end()
                 let limit = group.memory?.number("memory.limit_in_bytes")
                 if limit != 64 << 20 { wereLowered += 1 }
@@ -253,8 +253,8 @@ import Testing
             #expect(output.line() == "ready")
             try group.killAll()
             #expect(child.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false) && group.waitUntilEmpty(Workbench.limit))
-            let (next, told) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
-            #expect(told.line() == "ready")
+            let (next, nextOutput) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+            #expect(nextOutput.line() == "ready")
             try group.killAll()
             next.waitForEnd()
         }

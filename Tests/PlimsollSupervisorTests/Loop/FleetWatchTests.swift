@@ -14,7 +14,7 @@ struct FleetWatchTests {
         await until("the shortage") { fleetWatch.current.level == .critical }
         // The clock stands still, so the level itself is held.
         source.push(usage: .mebibytes(60), limit: .mebibytes(256))
-        await source.settled()
+        await source.waitUntilIdle()
         #expect(fleetWatch.current.level == .normal && fleetWatch.current.shortfall == .zero)
         fleetWatch.stop()
     }

@@ -4,41 +4,41 @@ import Testing
 
 struct LockCheckTests {
     @Test func `C48 a lock held while a unit saved does not delay the freeze`() {
-        var sight = LockCheck()
-        sight.begin()
-        sight.saw(true, at: .milliseconds(10))
-        #expect(!sight.isDue(at: .milliseconds(500)))
-        sight.becameReady(at: .milliseconds(32))
+        var check = LockCheck()
+        check.begin()
+        check.record(true, at: .milliseconds(10))
+        #expect(!check.isDue(at: .milliseconds(500)))
+        check.becameReady(at: .milliseconds(32))
         // Looked for at once, not a second after the look before.
-        #expect(sight.areHeld == nil && sight.isDue(at: .milliseconds(32)))
-        sight.saw(false, at: .milliseconds(33))
-        #expect(sight.areHeld == false && !sight.isDue(at: .seconds(60)))
+        #expect(check.areHeld == nil && check.isDue(at: .milliseconds(32)))
+        check.record(false, at: .milliseconds(33))
+        #expect(check.areHeld == false && !check.isDue(at: .seconds(60)))
     }
 
     @Test func `C48 an answer from before a unit was ready says nothing of present locks`() {
-        var sight = LockCheck()
-        sight.begin()
-        sight.startCheck(at: .milliseconds(10))
-        sight.becameReady(at: .milliseconds(32))
-        sight.answer(true, asked: .milliseconds(10), counts: true)
-        #expect(sight.areHeld == nil)
-        sight.startCheck(at: .seconds(2))
-        sight.answer(true, asked: .seconds(2), counts: true)
-        #expect(sight.areHeld == true && !sight.isDue(at: .milliseconds(2999)) && sight.isDue(at: .seconds(3)))
+        var check = LockCheck()
+        check.begin()
+        check.startCheck(at: .milliseconds(10))
+        check.becameReady(at: .milliseconds(32))
+        check.answer(true, asked: .milliseconds(10), counts: true)
+        #expect(check.areHeld == nil)
+        check.startCheck(at: .seconds(2))
+        check.answer(true, asked: .seconds(2), counts: true)
+        #expect(check.areHeld == true && !check.isDue(at: .milliseconds(2999)) && check.isDue(at: .seconds(3)))
     }
 
     @Test func `C48 a lasting lock is checked each second, and a new departure discards the old answer`() {
-        var sight = LockCheck()
-        sight.begin()
-        sight.becameReady(at: .zero)
-        sight.saw(true, at: .zero)
+        var check = LockCheck()
+        check.begin()
+        check.becameReady(at: .zero)
+        check.record(true, at: .zero)
         // A unit that says again and again that it is ready has no further looks made.
-        sight.becameReady(at: .milliseconds(500))
-        #expect(sight.areHeld == true && !sight.isDue(at: .milliseconds(999)) && sight.isDue(at: .seconds(1)))
-        sight.startCheck(at: .seconds(1))
-        #expect(!sight.isDue(at: .seconds(5)))
-        sight.begin()
-        sight.answer(false, asked: .seconds(1), counts: false)
-        #expect(sight.areHeld == nil && sight.isDue(at: .seconds(5)))
+        check.becameReady(at: .milliseconds(500))
+        #expect(check.areHeld == true && !check.isDue(at: .milliseconds(999)) && check.isDue(at: .seconds(1)))
+        check.startCheck(at: .seconds(1))
+        #expect(!check.isDue(at: .seconds(5)))
+        check.begin()
+        check.answer(false, asked: .seconds(1), counts: false)
+        #expect(check.areHeld == nil && check.isDue(at: .seconds(5)))
     }
 }

@@ -142,10 +142,10 @@ extension SupervisorFaultTests {
     @Test func `a file that can't be watched is reported once, and watched as soon as the kernel allows`() throws {
         let queue = try EventQueue(), output = Output()
         _ = write(output.write, "x", 1)
-        func heard() -> [EventQueue.Token] {
-            var heard: [EventQueue.Token] = []
-            queue.wait(atMost: .zero) { heard.append($0) }
-            return heard
+        func received() -> [EventQueue.Token] {
+            var received: [EventQueue.Token] = []
+            queue.wait(atMost: .zero) { received.append($0) }
+            return received
         }
         socket_faults_begin(1, ENOSPC, true)
         queue.watch(output.read, for: .readable, 7)
@@ -153,12 +153,12 @@ extension SupervisorFaultTests {
         queue.unwatch(output.write)
         #expect(socket_faults_end())
         #expect(queue.takeTrouble() == "cannot watch a file, retried later: No space left on device" && queue.takeTrouble() == nil)
-        #expect(heard() == [7] && queue.takeTrouble() == nil)
+        #expect(received() == [7] && queue.takeTrouble() == nil)
         // Another token for the same file takes the former one's place.
         queue.watch(output.read, for: .readable, 9)
-        #expect(heard() == [9])
+        #expect(received() == [9])
         queue.unwatch(output.read)
-        #expect(heard().isEmpty)
+        #expect(received().isEmpty)
     }
 
     @Test func `a file that can never be watched is reported once, and causes no further wake`() throws {

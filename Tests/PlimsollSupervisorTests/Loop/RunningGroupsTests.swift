@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    /// Speaks to its supervisor as a link does: in the background, and in front again when the file is there.
+    /// Sends to its supervisor as a link does: in the background, and in front again when the file is there.
     private func linked(_ name: String, _ front: String, _ change: (inout ServiceUnit) -> Void = { _ in })
         -> ServiceUnit
     {
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test(
-        .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
+        .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"),
         .needs(Workbench.found.capabilities["weights"]!.isLive, "no processor weights here"))
     func `C37 a background unit gets the background shares, and the earlier shares again in the foreground`() async throws {
         let directory = Fixture.Directory(), front = "\(directory.path)/front"
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test(
-        .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
+        .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"),
         .needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
     func `C36 a unit over the allowance is throttled, then ended, and the group is unthrottled`() async throws {
         let directory = Fixture.Directory()

@@ -9,7 +9,7 @@ import Testing
 @testable import PlimsollSupervisor
 
 /// What units say of their start and their processes.
-@Suite(.serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket")) struct RunningNoticesTests {
+@Suite(.serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket")) struct RunningNoticesTests {
     private static let say = #"sub say_it { socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, $_[0], 0, sockaddr_un($ENV{NOTIFY_SOCKET})) or die $! } "#
 
     private func perl(_ name: String, _ script: String, _ change: (inout ServiceUnit) -> Void = { _ in }) -> ServiceUnit {
@@ -99,19 +99,19 @@ import Testing
             print(os.environ['LISTEN_FDS'], os.environ['LISTEN_FDNAMES'], mine, text, file=open(os.environ['TELL'], 'w'), flush=True)
             signal.pause()
             """
-        let directory = Fixture.Directory(), told = "\(directory.path)/told"
+        let directory = Fixture.Directory(), statusFile = "\(directory.path)/told"
         var unit = ServiceUnit(name: "web", origin: .command(["/usr/bin/python3", "-c", script]))
-        unit.environment = ["TELL": told]
+        unit.environment = ["TELL": statusFile]
         let fleet = try RunningFleet([unit])
-        func text() -> String { (try? GroupText.read(told).get()).map { String(decoding: $0, as: UTF8.self) } ?? "" }
+        func text() -> String { (try? GroupText.read(statusFile).get()).map { String(decoding: $0, as: UTF8.self) } ?? "" }
         #expect(await fleet.waits { text().hasSuffix("\n") })
         #expect(text() == "2 pair:pair True still here\n")
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
-        unlink(told)
+        unlink(statusFile)
     }
 
     @Test(.needs(getuid() == 0, "only root can be somebody else"))
-    func `T34 K38 units of other users are heard, and strangers are not`() async throws {
+    func `T34 K38 messages of units of other users are accepted, and messages of strangers are not`() async throws {
         let nobody = "$( = $) = '65534 65534'; $< = $> = 65534; die unless $> == 65534; "
         let listen = "socket(L, AF_UNIX, SOCK_STREAM, 0); connect(L, sockaddr_un($ENV{MEMORY_PRESSURE_WATCH})) or die $!; "
         let link =
@@ -124,8 +124,8 @@ import Testing
         // A stranger who says the same is turned away.
         let output = Output(), path = fleet.directory.path
         let listens = "$SIG{PIPE} = 'IGNORE'; " + nobody + listen + link + "say_it('WATCHDOG=trigger'); "
-        let tells = "$| = 1; sysread(P, $t, 100); print $t; print 0 + sysread(L, $t, 100)"
-        var launch = Child.Launch(["/usr/bin/perl", "-MSocket", "-e", Self.say + listens + tells])
+        let prints = "$| = 1; sysread(P, $t, 100); print $t; print 0 + sysread(L, $t, 100)"
+        var launch = Child.Launch(["/usr/bin/perl", "-MSocket", "-e", Self.say + listens + prints])
         launch.environment = [
             "NOTIFY_SOCKET": path + "/notify", "MEMORY_PRESSURE_WATCH": path + "/other.pressure", "PLIMSOLL_SUPERVISOR": path + "/supervisor",
         ]

@@ -40,7 +40,7 @@ struct RunningShortageTests {
     @Test func `C77 C90 a background unit is notified, frozen and ended before any foreground unit is touched`() async throws {
         let fleet = try RunningFleet(trio()) { ($0.policy.leaveTime, $0.audit) = (.milliseconds(50), $0.directory + "/journal") }
         #expect(await fleet.waits { areRunning(fleet, 3) })
-        // Whoever connects there hears what the unit hears.
+        // A process that connects there receives what the unit receives.
         let watcher = Fixture.connect(fleet.directory.path + "/hog.pressure")
         defer { close(watcher) }
         #expect(await fleet.waits { fleet.report("hog")?.isWarnable ?? false })
@@ -124,11 +124,11 @@ struct RunningShortageTests {
         }
     }
 
-    /// `hog` stands still, and memory is short no more.
+    /// `hog` is frozen, and memory is short no more.
     private func frozen(_ change: @escaping (inout Supervisor.Options) -> Void = { _ in }) async throws -> RunningFleet {
         let fleet = try RunningFleet(trio()) {
-            // Enough comes back before it would be ended: the test says so as soon as it stands still.
-            ($0.policy.leaveTime, $0.policy.leastPushOut) = (.milliseconds(50), .zero)
+            // Enough comes back before it would be ended: the test says so as soon as it is frozen.
+            ($0.policy.leaveTime, $0.policy.leastReclaim) = (.milliseconds(50), .zero)
             change(&$0)
         }
         #expect(await fleet.waits { areRunning(fleet, 3) })

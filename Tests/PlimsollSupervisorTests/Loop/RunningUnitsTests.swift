@@ -126,7 +126,7 @@ import Testing
         unlink("\(directory.path)/log")
     }
 
-    @Test(.needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"))
+    @Test(.needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"))
     func `K35 a unit whose watchdog runs out is killed and started again`() async throws {
         let say = #"socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, "WATCHDOG_USEC=300000", 0, sockaddr_un($ENV{NOTIFY_SOCKET})); sleep 1000"#
         var web = ServiceUnit(name: "web", origin: .command(["/usr/bin/perl", "-MSocket", "-e", say]))

@@ -163,7 +163,7 @@ import Testing
     func `T32 a remade group that the guard refused is watched, and guarded once frozen`() async throws {
         defer { faults_disarm() }
         let directory = Fixture.Directory(), go = "\(directory.path)/go", ran = "\(directory.path)/ran"
-        // More processes at work than a machine has processors for stand still a moment after the freeze, and only the group's file says when.
+        // More processes at work than a machine has processors for are frozen a moment after the freeze, and only the group's file says when.
         let work = "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; exec sleep 1000"
         let fleet = try RunningFleet(
             [

@@ -31,7 +31,7 @@ import Testing
                 """)
     }
 
-    @Test func `C75 C77 K37 the front is warned, and the background leaves, is frozen and pushed out, and comes back with room`() {
+    @Test func `C75 C77 K37 the front is warned, and the background leaves, is frozen and reclaimed, and comes back with room`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 700), habits: .ignoresWarnings),

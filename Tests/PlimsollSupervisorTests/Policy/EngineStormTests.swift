@@ -58,7 +58,7 @@ private struct EngineStorm {
             case .background: (units[index].state, units[index].since, units[index].backgroundSince) = (.leaving, now, now)
             case .suspend: (units[index].state, units[index].since) = (chance(0.8) ? .suspended : .suspending, now)
             case .resume: (units[index].state, units[index].since) = (.running, now)
-            case .pushOut(let amount): units[index].charge -= min(units[index].charge, amount)
+            case .reclaim(let amount): units[index].charge -= min(units[index].charge, amount)
             case .throttle(let on): (units[index].isThrottled, units[index].throttledSince) = (on, on ? now : nil)
             case .end:
                 (units[index].state, units[index].since) = (chance(0.7) ? .stopped : .ending, now)
@@ -117,7 +117,7 @@ private struct EngineStorm {
                             #expect(fleet.at - last.at >= policy.noticeSpacing, "seed \(seed): notices too close")
                         }
                         lastNotice = (decision.unit, fleet.at)
-                        #expect(report.state != .suspended && report.state != .suspending, "seed \(seed): told what stands still")
+                        #expect(report.state != .suspended && report.state != .suspending, "seed \(seed): notified a suspended unit")
                     case .end(let ending):
                         ends += 1
                         if fleet.level == .normal { #expect(report.exitsOnSuspend, "seed \(seed): ended without a shortage") }
@@ -137,14 +137,14 @@ private struct EngineStorm {
                 if let ended = fleet.units.first(where: { $0.name == end?.unit }), ended.role == .foreground, ended.backgroundSince == nil,
                     ended.state == .running || ended.state == .starting
                 {
-                    // What failed a moment ago is not to be counted on; everything else that stands still or is in the background has gone before.
+                    // What failed a moment ago is not to be counted on; everything else that is frozen or is in the background has gone before.
                     let before = fleet.units.filter {
                         $0.charge > .zero && ($0.state == .suspended || $0.role != .foreground && $0.state == .running)
                     }
                     let left = before.filter { unit in !storm.hasFailed(unit.name) && !fleet.units.contains { $0.dependencies.contains(unit.name) } }
                     #expect(left.isEmpty, "seed \(seed): \(ended.name) in front was ended before \(left.map(\.name))")
                 }
-                #expect(decisions.count { $0.action.kind == .end } <= 1, "seed \(seed): two ends in one look")
+                #expect(decisions.count { $0.action.kind == .end } <= 1, "seed \(seed): two ends in one evaluation")
                 for decision in decisions where storm.follow(decision) && decision.unit == lastEnd?.unit { lastEnd = nil }
             }
         }
@@ -175,18 +175,18 @@ private struct EngineStorm {
     @Test func `an engine polled on request comes to rest`() {
         for seed in seeds(0..<300) {
             var storm = EngineStorm(seed: seed)
-            var looks = 0
-            while looks < 2000 {
+            var evaluations = 0
+            while evaluations < 2000 {
                 let fleet = Fleet(at: storm.now, level: .critical, shortfall: .mebibytes(100), units: storm.units)
                 _ = storm.engine.decide(fleet)
-                guard let wait = storm.engine.nextLook(after: fleet) else { break }
+                guard let wait = storm.engine.nextEvaluation(after: fleet) else { break }
                 #expect(wait >= .milliseconds(50), "seed \(seed)")
                 storm.now += wait
-                looks += 1
+                evaluations += 1
                 if storm.now > .seconds(120) { break }
             }
-            // 120 s at four looks a second at most.
-            #expect(looks < 700, "seed \(seed): \(looks) looks")
+            // 120 s at four evaluations a second at most.
+            #expect(evaluations < 700, "seed \(seed): \(evaluations) evaluations")
         }
     }
 }

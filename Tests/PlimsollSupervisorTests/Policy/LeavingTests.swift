@@ -19,12 +19,12 @@ import Testing
 
     @Test mutating func `C4 a unit that has had 5 s to leave is frozen`() {
         let units = [unit("job", .background, .leaving, since: 1)]
-        #expect(engine.words(fleet(2, .normal, units)) == [] && engine.nextLook(after: fleet(2, .normal, units)) == .seconds(4))
+        #expect(engine.words(fleet(2, .normal, units)) == [] && engine.nextEvaluation(after: fleet(2, .normal, units)) == .seconds(4))
         #expect(engine.words(fleet(6, .normal, units)) == ["job: suspend"])
     }
 
     @Test mutating func `a unit that asks to be frozen leaves at any overall level, and is then frozen`() {
-        let asks = [unit("job") { $0.asksToStandSince = .seconds(1) }]
+        let asks = [unit("job") { $0.suspensionRequestedAt = .seconds(1) }]
         let decisions = engine.decide(fleet(1, .normal, asks))
         #expect(decisions.map(\.words) == ["job: background"] && decisions[0].reason == "the unit requests suspension: its own memory is short")
         #expect(engine.words(fleet(2, .normal, [unit("job", .background, .leaving, since: 1)])) == [])
@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test mutating func `a unit that asks to be frozen goes on if needed, if unable, and after a while`() {
-        let asked: (inout UnitReport) -> Void = { $0.asksToStandSince = .seconds(1) }
+        let asked: (inout UnitReport) -> Void = { $0.suspensionRequestedAt = .seconds(1) }
         let front = unit("front", .foreground, change: asked)
         var needed = unit("needed", change: asked), client = unit("client", .foreground)
         client.dependencies = ["needed"]
@@ -45,7 +45,7 @@ import Testing
                 "the unit requests suspension, but cannot be suspended",
             ])
         // Nobody waits any more, but it was long ago.
-        needed.asksToStandSince = .seconds(1)
+        needed.suspensionRequestedAt = .seconds(1)
         #expect(engine.words(fleet(31, .normal, [needed])) == [])
         engine = SupervisorEngine()
         #expect(engine.words(fleet(30.9, .normal, [needed])) == ["needed: background"])
@@ -75,7 +75,7 @@ import Testing
     @Test mutating func `T33 background tasks are honoured up to the bound, and then the unit is ended without notice`() {
         let units = [unit("job", .background, .leaving, since: 1) { ($0.tokens, $0.tokensEnd, $0.isWarnable) = (2, .seconds(20), false) }]
         #expect(engine.words(fleet(7, .critical, short: 50, units)) == [] && engine.spared.map(\.unit) == ["job"])
-        #expect(engine.nextLook(after: fleet(7, .critical, units)) == .seconds(13))
+        #expect(engine.nextEvaluation(after: fleet(7, .critical, units)) == .seconds(13))
         #expect(engine.words(fleet(20, .critical, short: 50, units)) == ["job: kill"])
         // However long they say that they need.
         engine = SupervisorEngine()

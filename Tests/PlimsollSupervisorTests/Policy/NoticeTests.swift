@@ -7,20 +7,20 @@ import Testing
 
     /// What was told by when, looked at when the engine wants to be.
     private mutating func notices(_ units: [UnitReport], _ level: PressureLevel, short: Int, from start: Double, for seconds: Double) -> [String] {
-        var units = units, now = Duration.seconds(start), told: [String] = []
+        var units = units, now = Duration.seconds(start), warned: [String] = []
         while now < .seconds(start + seconds) {
             let fleet = Fleet(at: now, level: level, shortfall: .mebibytes(short), units: units)
             for decision in engine.decide(fleet) {
                 guard case .warn(let level) = decision.action else { continue }
                 let milliseconds = Int(now / .milliseconds(1))
-                told.append("\(milliseconds) \(decision.unit) \(level)")
+                warned.append("\(milliseconds) \(decision.unit) \(level)")
                 guard let index = units.firstIndex(where: { $0.name == decision.unit }) else { continue }
                 (units[index].notified, units[index].notifiedAt) = (level, now)
             }
-            guard let wait = engine.nextLook(after: fleet) else { break }
+            guard let wait = engine.nextEvaluation(after: fleet) else { break }
             now += wait
         }
-        return told
+        return warned
     }
 
     private let units = [
@@ -30,9 +30,9 @@ import Testing
     ]
 
     @Test mutating func `C77 K31 the least important units are notified first, then the largest, every quarter second, and again after 25 s`() {
-        let told = notices(units.dropLast(), .warning, short: 100, from: 0, for: 26)
+        let warned = notices(units.dropLast(), .warning, short: 100, from: 0, for: 26)
         let round = ["0 large warning", "250 small warning", "500 web warning"]
-        #expect(told == round + ["25000 large warning", "25250 small warning", "25500 web warning"])
+        #expect(warned == round + ["25000 large warning", "25250 small warning", "25500 web warning"])
     }
 
     @Test mutating func `C77 a fall of level is reported after half a second`() {
@@ -42,10 +42,10 @@ import Testing
     }
 
     @Test mutating func `a rise is reported at once, even just after a notice of the level below`() {
-        var told = units[0]
-        #expect(engine.words(fleet(1, .warning, short: 10, [told])) == ["web: warn warning", "web: release 10 MiB"])
-        (told.notified, told.notifiedAt) = (.warning, .seconds(1))
-        #expect(engine.words(fleet(1.25, .critical, short: 10, [told])) == ["web: warn critical", "web: release 10 MiB"])
+        var warned = units[0]
+        #expect(engine.words(fleet(1, .warning, short: 10, [warned])) == ["web: warn warning", "web: release 10 MiB"])
+        (warned.notified, warned.notifiedAt) = (.warning, .seconds(1))
+        #expect(engine.words(fleet(1.25, .critical, short: 10, [warned])) == ["web: warn critical", "web: release 10 MiB"])
     }
 
     @Test mutating func `the share that a unit is to release follows the unit's size`() {
@@ -69,8 +69,8 @@ import Testing
     @Test mutating func `no action is due while memory is not short`() {
         let calm = fleet(0, .normal, units)
         _ = engine.decide(calm)
-        // Only the hold before what stands still may come back.
-        #expect(engine.nextLook(after: calm) == .seconds(10))
-        #expect(engine.decide(fleet(60, .normal, Array(units.prefix(2)))) == [] && engine.nextLook(after: fleet(60, .normal, [])) == nil)
+        // Only the hold before suspended units may come back.
+        #expect(engine.nextEvaluation(after: calm) == .seconds(10))
+        #expect(engine.decide(fleet(60, .normal, Array(units.prefix(2)))) == [] && engine.nextEvaluation(after: fleet(60, .normal, [])) == nil)
     }
 }

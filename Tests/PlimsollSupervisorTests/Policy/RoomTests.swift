@@ -39,11 +39,11 @@ import Testing
     }
 
     @Test(arguments: [(100, false), (160, true)])
-    mutating func `only a fitting unit comes back, counting the pages pushed out before`(room: Int, comesBack: Bool) throws {
+    mutating func `only a fitting unit comes back, counting the pages reclaimed before`(room: Int, comesBack: Bool) throws {
         var job = unit("job", .background, .running, 200) { $0.isWarnable = true }
         let sent = try #require(engine.decide(fleet(0, .critical, short: 150, [job])).first { $0.action == .background })
         engine.learn(Outcome(sent, at: .zero, relief: .zero))
-        // It stands still by now, and most of it was pushed out.
+        // The unit is frozen by now, and most of its memory was reclaimed.
         (job.state, job.since, job.charge) = (.suspended, .seconds(1), .mebibytes(50))
         var words: [String] = []
         for second in 10..<40 { words += engine.words(fleet(Double(second), .normal, room: room, [job])) }
@@ -84,7 +84,7 @@ import Testing
     @Test mutating func `C33 a unit is woken at the interval, frozen again after the budget, and not woken at critical`() {
         var line = unit("voip", .foreground, .suspended) { ($0.keepAlive, $0.backgroundSince, $0.isWarnable) = (.seconds(60), .zero, false) }
         #expect(engine.words(fleet(599, .normal, [line])) == [])
-        #expect(engine.nextLook(after: fleet(599, .normal, [line])) == .seconds(1))
+        #expect(engine.nextEvaluation(after: fleet(599, .normal, [line])) == .seconds(1))
         #expect(engine.words(fleet(600, .critical, [line])) == [])
         #expect(engine.words(fleet(601, .warning, [line]), failure: nil) == ["voip: resume keep-alive"])
         (line.state, line.since, line.lastWoken) = (.running, .seconds(601), .seconds(601))

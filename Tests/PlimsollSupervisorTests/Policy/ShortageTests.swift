@@ -7,13 +7,13 @@ import Testing
 
     @Test mutating func `C75 suspended units go before running ones are warned`() {
         let units = [unit("web", .foreground), unit("job", .background, .suspended, 300) { $0.isSaved = true }]
-        #expect(engine.words(fleet(1, .warning, short: 200, units)) == ["job: kill as it stands"])
+        #expect(engine.words(fleet(1, .warning, short: 200, units)) == ["job: kill suspended"])
     }
 
     @Test mutating func `C75 running units are warned too where ending suspended units can't give enough`() {
         let units = [unit("web", .foreground), unit("job", .background, .suspended, 300) { $0.isSaved = true }]
         #expect(
-            engine.words(fleet(1, .warning, short: 400, units)) == ["job: kill as it stands", "web: warn warning", "web: release 400 MiB"])
+            engine.words(fleet(1, .warning, short: 400, units)) == ["job: kill suspended", "web: warn warning", "web: release 400 MiB"])
     }
 
     @Test mutating func `C90 the largest suspended unit goes first, and of similar sizes the least important`() {
@@ -22,28 +22,28 @@ import Testing
             unit("large", .background, .suspended, 1000, importance: 900) { $0.isSaved = true },
             unit("alike", .background, .suspended, 950, importance: 100) { $0.isSaved = true },
         ]
-        #expect(engine.words(fleet(1, .warning, short: 100, units)) == ["alike: kill as it stands"])
+        #expect(engine.words(fleet(1, .warning, short: 100, units)) == ["alike: kill suspended"])
     }
 
-    @Test mutating func `T31 K34 reclaimable memory is pushed out, the most first, before any unit is ended`() {
+    @Test mutating func `T31 K34 reclaimable memory is reclaimed, the most first, before any unit is ended`() {
         var units = [
             unit("a", .background, .suspended, 900) { $0.reclaimable = .mebibytes(100) },
             unit("b", .background, .suspended, 500) { $0.reclaimable = .mebibytes(300) },
         ]
         let first = engine.decide(fleet(1, .warning, short: 200, units))
-        #expect(first.map(\.words) == ["b: push out 200 MiB"])
+        #expect(first.map(\.words) == ["b: reclaim 200 MiB"])
         // Nothing else until it is known what that brought.
         #expect(engine.words(fleet(1.1, .critical, short: 200, units)) == [])
         units[1].charge = .mebibytes(300)
         units[1].reclaimable = .mebibytes(100)
         engine.learn(Outcome(first[0], at: .seconds(1.2), relief: .mebibytes(200)))
-        #expect(engine.words(fleet(1.3, .warning, short: 50, units)) == ["a: push out 50 MiB"])
+        #expect(engine.words(fleet(1.3, .warning, short: 50, units)) == ["a: reclaim 50 MiB"])
     }
 
-    @Test mutating func `a push-out that brings nothing is not tried again soon`() {
+    @Test mutating func `a reclaim that frees nothing is not tried again soon`() {
         let units = [unit("a", .background, .suspended, 900) { ($0.reclaimable, $0.isSaved) = (.mebibytes(100), true) }]
-        #expect(engine.words(fleet(1, .warning, short: 200, units), failure: nil) == ["a: push out 100 MiB"])
-        #expect(engine.words(fleet(1.1, .warning, short: 200, units)) == ["a: kill as it stands"])
+        #expect(engine.words(fleet(1, .warning, short: 200, units), failure: nil) == ["a: reclaim 100 MiB"])
+        #expect(engine.words(fleet(1.1, .warning, short: 200, units)) == ["a: kill suspended"])
     }
 
     @Test mutating func `K33 T31 a suspended unit with unsaved state is thawed before the request to end`() {
@@ -64,7 +64,7 @@ import Testing
             unit("other", .background, .suspended, 200) { $0.isSaved = true },
         ]
         let first = engine.decide(fleet(1, .critical, short: 200, units))
-        #expect(first[0].words == "job: kill as it stands")
+        #expect(first[0].words == "job: kill suspended")
         (units[1].state, units[1].charge) = (.stopped, .zero)
         engine.learn(Outcome(first[0], at: .seconds(1.2), relief: .mebibytes(300)))
         var stale = fleet(1.3, .critical, short: 200, units)
@@ -73,10 +73,10 @@ import Testing
         var fresh = fleet(1.4, .critical, short: 100, units)
         fresh.measuredAt = .seconds(1.3)
         var unmeasured = self, measured = self
-        #expect(measured.engine.words(fresh).contains("other: kill as it stands"))
+        #expect(measured.engine.words(fresh).contains("other: kill suspended"))
         // Nor is it waited for without end.
         stale.at = .seconds(3.3)
-        #expect(unmeasured.engine.words(stale).contains("other: kill as it stands"))
+        #expect(unmeasured.engine.words(stale).contains("other: kill suspended"))
     }
 
     @Test mutating func `K39 one victim at a time: the next is chosen after the first's memory is gone or the time is over`() {
@@ -84,26 +84,26 @@ import Testing
             unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
         ]
         let first = engine.decide(fleet(1, .warning, short: 1200, units))
-        #expect(first.map(\.words) == ["a: kill as it stands"])
+        #expect(first.map(\.words) == ["a: kill suspended"])
         units[0].state = .ending
         #expect(engine.words(fleet(1.1, .warning, short: 1200, units)) == [])
         engine.learn(Outcome(first[0], at: .seconds(1.2), relief: .mebibytes(100)))
         #expect(engine.words(fleet(1.3, .warning, short: 1200, units)) == [])
         units[0].state = .stopped
         units[0].charge = .zero
-        #expect(engine.words(fleet(1.4, .warning, short: 300, units)) == ["b: kill as it stands"])
+        #expect(engine.words(fleet(1.4, .warning, short: 300, units)) == ["b: kill suspended"])
     }
 
     @Test mutating func `K39 an unconfirmed kill leaves the turn to the next victim after the time of a kill`() {
         let units = [
             unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
         ]
-        #expect(engine.words(fleet(1, .warning, short: 1200, units)) == ["a: kill as it stands"])
-        #expect(engine.nextLook(after: fleet(1, .warning, units)) == .seconds(2))
+        #expect(engine.words(fleet(1, .warning, short: 1200, units)) == ["a: kill suspended"])
+        #expect(engine.nextEvaluation(after: fleet(1, .warning, units)) == .seconds(2))
         #expect(engine.words(fleet(2.9, .warning, short: 1200, units)) == [])
-        #expect(engine.words(fleet(3, .warning, short: 1200, units)) == ["b: kill as it stands"])
+        #expect(engine.words(fleet(3, .warning, short: 1200, units)) == ["b: kill suspended"])
         // And what failed is due again when its rest is over.
-        #expect(engine.words(fleet(5, .warning, short: 1200, units)) == [] && engine.nextLook(after: fleet(5, .warning, units)) == .seconds(28))
+        #expect(engine.words(fleet(5, .warning, short: 1200, units)) == [] && engine.nextEvaluation(after: fleet(5, .warning, units)) == .seconds(28))
     }
 
     @Test mutating func `T34 a report older than the last outcome decides nothing`() {
@@ -113,7 +113,7 @@ import Testing
         let first = engine.decide(fleet(1, .warning, short: 1200, units))
         engine.learn(Outcome(first[0], at: .seconds(1.5), relief: .mebibytes(900)))
         #expect(engine.words(fleet(1.4, .warning, short: 1200, units)) == [])
-        #expect(engine.words(fleet(1.6, .warning, short: 300, [units[1]])) == ["b: kill as it stands"])
+        #expect(engine.words(fleet(1.6, .warning, short: 300, [units[1]])) == ["b: kill suspended"])
     }
 
     @Test mutating func `T33 a unit that comes straight back goes after all others of the same kind`() {
@@ -121,18 +121,18 @@ import Testing
             unit("phoenix", .background, .suspended, 900) { ($0.isSaved, $0.relaunchGap) = (true, .seconds(2)) },
             unit("job", .background, .suspended, 100) { $0.isSaved = true },
         ]
-        #expect(engine.words(fleet(1, .warning, short: 50, units)) == ["job: kill as it stands"])
-        #expect(engine.words(fleet(2, .warning, short: 50, [units[0]])) == ["phoenix: kill as it stands"])
+        #expect(engine.words(fleet(1, .warning, short: 50, units)) == ["job: kill suspended"])
+        #expect(engine.words(fleet(2, .warning, short: 50, [units[0]])) == ["phoenix: kill suspended"])
     }
 
     @Test mutating func `a failed step is not tried again with that unit, and the next unit has a turn`() {
         let units = [
             unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
         ]
-        #expect(engine.words(fleet(1, .warning, short: 100, units), failure: "not permitted") == ["a: kill as it stands"])
-        #expect(engine.words(fleet(2, .warning, short: 100, units), failure: "not permitted") == ["b: kill as it stands"])
+        #expect(engine.words(fleet(1, .warning, short: 100, units), failure: "not permitted") == ["a: kill suspended"])
+        #expect(engine.words(fleet(2, .warning, short: 100, units), failure: "not permitted") == ["b: kill suspended"])
         #expect(engine.words(fleet(3, .warning, short: 100, units)).allSatisfy { $0.contains("warn") })
-        #expect(engine.words(fleet(31, .warning, short: 100, units)) == ["a: kill as it stands"])
+        #expect(engine.words(fleet(31, .warning, short: 100, units)) == ["a: kill suspended"])
     }
 
     @Test mutating func `a failed request to end is followed by a kill`() {
@@ -189,22 +189,22 @@ import Testing
             }
         }
         for second in 0..<100 { _ = engine.decide(fleet(Double(second), .critical, short: 10_000, units)) }
-        #expect(engine.nextLook(after: fleet(99, .critical, short: 10_000, units)) != nil)
+        #expect(engine.nextEvaluation(after: fleet(99, .critical, short: 10_000, units)) != nil)
     }
 
     @Test mutating func `a unit already ending is counted on, so no other unit is ended for the same memory`() {
         let units = [unit("a", .background, .ending, 900, since: 1), unit("b", .background, .suspended, 500) { $0.isSaved = true }]
         #expect(engine.words(fleet(2, .warning, short: 800, units)) == [])
-        #expect(engine.words(fleet(3, .warning, short: 1000, units)) == ["b: kill as it stands"])
+        #expect(engine.words(fleet(3, .warning, short: 1000, units)) == ["b: kill suspended"])
     }
 
     @Test mutating func `a dry run marks decisions, repeats them once in a while, and counts on nothing`() {
         engine.policy.isDryRun = true
         let units = [unit("a", .background, .suspended, 900) { $0.isSaved = true }]
         let first = engine.decide(fleet(1, .warning, short: 100, units))
-        #expect(first.map(\.words) == ["a: kill as it stands"] && first.allSatisfy(\.isDryRun))
+        #expect(first.map(\.words) == ["a: kill suspended"] && first.allSatisfy(\.isDryRun))
         engine.learn(Outcome(first[0], at: .seconds(1), relief: .zero, failure: "dry run"))
         #expect(engine.words(fleet(2, .warning, short: 100, units)) == [])
-        #expect(engine.words(fleet(31, .warning, short: 100, units)) == ["a: kill as it stands"])
+        #expect(engine.words(fleet(31, .warning, short: 100, units)) == ["a: kill suspended"])
     }
 }

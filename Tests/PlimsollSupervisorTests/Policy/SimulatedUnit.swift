@@ -30,7 +30,7 @@ struct SimulatedUnit: Sendable, Hashable {
     /// Charge right after the start.
     var initial: ByteCount
     /// Memory reclaimed from the unit, which returns when the unit runs again.
-    var pushedOut = ByteCount.zero
+    var reclaimed = ByteCount.zero
     /// Memory that purges and kernel reclaim can still take.
     var cache: ByteCount
 
@@ -61,7 +61,7 @@ struct SimulatedUnit: Sendable, Hashable {
     mutating func restart(at now: Duration) {
         report.charge = initial
         cache = initial * spare
-        pushedOut = .zero
+        reclaimed = .zero
         (report.notified, report.notifiedAt, report.isThrottled, report.throttledSince) = (.normal, nil, false, nil)
         (report.backgroundSince, report.tokens) = (nil, 0)
         enter(.running, at: now)

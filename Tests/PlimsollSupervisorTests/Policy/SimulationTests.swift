@@ -48,7 +48,7 @@ import Testing
         ]
         let run = simulate(units, limit: 1000, for: 60, policy: policy)
         #expect(run.units.map(\.report) == units.map(\.report) && !run.decisions.isEmpty && run.decisions.allSatisfy(\.isDryRun))
-        // Said, not shouted: no unit hears of the same more than every 25 s.
+        // No unit is notified of the same more than every 25 s.
         #expect(run.decisions.count < 25)
     }
 

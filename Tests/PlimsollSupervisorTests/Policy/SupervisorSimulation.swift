@@ -10,14 +10,14 @@ struct SupervisorSimulation: Sendable {
     /// The memory limit for all units together.
     var limit: ByteCount
     /// True if fleets report the time until memory is exhausted at the current growth of the units.
-    var tellsTimeLeft = false
+    var reportsTimeLeft = false
     private(set) var now = Duration.zero
     /// All decisions, in order.
     private(set) var decisions: [Decision] = []
     private(set) var journal: [AuditRecord] = []
     private var events: [Event] = []
     private var chance: UInt64
-    private var nextLook = Duration.zero
+    private var nextEvaluation = Duration.zero
     private var lastLevel = PressureLevel.normal
     private var lines: [String]
     private var levels = ""
@@ -32,7 +32,7 @@ struct SupervisorSimulation: Sendable {
     }
 
     private enum Effect {
-        case suspended(Decision), notFrozen(Decision), pushedOut(Decision, ByteCount), released(ByteCount)
+        case suspended(Decision), notFrozen(Decision), reclaimed(Decision, ByteCount), released(ByteCount)
         case killed(Decision), gone(Decision, was: ByteCount), back
     }
 
@@ -51,7 +51,7 @@ struct SupervisorSimulation: Sendable {
         var fleet = Fleet(
             at: now, level: level, shortfall: level == .normal ? .zero : used - limit * 0.8, units: units.map(\.report))
         fleet.room = max(.zero, limit * 0.85 - used)
-        if tellsTimeLeft {
+        if reportsTimeLeft {
             let growth = units.reduce(.zero) {
                 $0 + ($1.report.state == .running || $1.report.state == .leaving ? $1.growth : .zero)
             }
@@ -99,7 +99,7 @@ struct SupervisorSimulation: Sendable {
             isNews = true
         }
         let fleet = fleet
-        guard isNews || fleet.level != lastLevel || now >= nextLook else { return }
+        guard isNews || fleet.level != lastLevel || now >= nextEvaluation else { return }
         lastLevel = fleet.level
         for decision in engine.decide(fleet) {
             decisions.append(decision)
@@ -109,7 +109,7 @@ struct SupervisorSimulation: Sendable {
             }
         }
         // Reports arrive once a second in any case.
-        nextLook = now + min(.seconds(1), engine.nextLook(after: fleet) ?? .seconds(1))
+        nextEvaluation = now + min(.seconds(1), engine.nextEvaluation(after: fleet) ?? .seconds(1))
     }
 
     // MARK: - Execution of decisions
@@ -133,12 +133,12 @@ struct SupervisorSimulation: Sendable {
             }
         case .resume(let reason):
             units[index].enter(.running, at: now)
-            units[index].report.charge += units[index].pushedOut
-            units[index].cache += units[index].pushedOut
-            units[index].pushedOut = .zero
+            units[index].report.charge += units[index].reclaimed
+            units[index].cache += units[index].reclaimed
+            units[index].reclaimed = .zero
             if reason == .keepAlive { units[index].report.lastWoken = now }
             learn(decision)
-        case .pushOut(let amount): later(.milliseconds(200), index, .pushedOut(decision, amount))
+        case .reclaim(let amount): later(.milliseconds(200), index, .reclaimed(decision, amount))
         case .throttle(let on):
             (units[index].report.isThrottled, units[index].report.throttledSince) = (on, on ? now : nil)
             learn(decision)
@@ -163,9 +163,9 @@ struct SupervisorSimulation: Sendable {
             if units[index].report.state == .running || units[index].report.state == .leaving {
                 _ = units[index].lose(amount)
             }
-        case .pushedOut(let decision, let amount):
+        case .reclaimed(let decision, let amount):
             let lost = units[index].report.state == .suspended ? units[index].lose(amount) : .zero
-            units[index].pushedOut += lost
+            units[index].reclaimed += lost
             learn(decision, relief: lost)
         case .killed(let decision):
             // The unit was asked first, and killed early, so the end has already happened.
@@ -177,7 +177,7 @@ struct SupervisorSimulation: Sendable {
             later(.seconds(time), index, .gone(decision, was: charge))
         case .gone(let decision, let charge):
             units[index].enter(.stopped, at: now)
-            (units[index].report.charge, units[index].pushedOut, units[index].report.lastEnded) = (.zero, .zero, now)
+            (units[index].report.charge, units[index].reclaimed, units[index].report.lastEnded) = (.zero, .zero, now)
             hasEnded.insert(index)
             learn(decision, relief: charge)
             if units[index].habits.contains(.comesStraightBack) { later(.seconds(1), index, .back) }
@@ -191,7 +191,7 @@ struct SupervisorSimulation: Sendable {
         let outcome = Outcome(decision, at: now, relief: relief, failure: failure)
         engine.learn(outcome)
         journal.append(AuditRecord(outcome, level: fleet.level, shortfall: fleet.shortfall))
-        nextLook = now
+        nextEvaluation = now
     }
 
     private mutating func later(_ delay: Duration, _ unit: Int, _ effect: Effect) {

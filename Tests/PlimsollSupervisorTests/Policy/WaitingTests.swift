@@ -12,7 +12,7 @@ import Testing
         return seen
     }
 
-    /// `first` was asked to end; `next` can't be made to stand still either, and stays.
+    /// `first` was asked to end; `next` can't be frozen either, and stays.
     private mutating func asked(_ change: (inout UnitReport) -> Void = { _ in }) -> [UnitReport] {
         func stubborn(_ name: String, _ state: UnitState, _ importance: Int) -> UnitReport {
             unit(name, .background, state, 300, importance: importance, since: -10) { ($0.suspension, $0.isWarnable) = (.never, false) }
@@ -35,7 +35,7 @@ import Testing
     @Test mutating func `C36 C75 a stopping unit that gives nothing back while memory runs out gets the next unit asked beside`() {
         let units = asked()
         #expect(engine.words(running(1.9, lasts: 3, units)) == [])
-        #expect(engine.nextLook(after: running(1.9, lasts: 3, units)).map { $0 < .milliseconds(101) } == true)
+        #expect(engine.nextEvaluation(after: running(1.9, lasts: 3, units)).map { $0 < .milliseconds(101) } == true)
         #expect(engine.words(running(2, lasts: 3, units)) == ["next: ask 10 s"])
     }
 
@@ -69,13 +69,13 @@ import Testing
     }
 
     @Test func `a unit that does not end when asked no longer costs the foreground unit memory`() {
-        func run(tellsTimeLeft: Bool) -> (peak: ByteCount, drawing: String) {
+        func run(reportsTimeLeft: Bool) -> (peak: ByteCount, drawing: String) {
             let slow = SimulatedUnit(
                 unit("slow", .background, .running, 300, importance: 1) { $0.suspension = .never }, habits: [.ignoresWarnings, .ignoresTerm])
             let next = SimulatedUnit(unit("next", .background, .running, 200, importance: 500), habits: .ignoresWarnings)
             let web = SimulatedUnit(unit("web", .foreground, .running, 450, importance: 900), growth: .mebibytes(5), habits: .ignoresWarnings)
             var simulation = SupervisorSimulation([web, slow, next], limit: .mebibytes(1000))
-            simulation.tellsTimeLeft = tellsTimeLeft
+            simulation.reportsTimeLeft = reportsTimeLeft
             var peak = ByteCount.zero
             for _ in 0..<400 {
                 simulation.run(for: .milliseconds(50))
@@ -83,7 +83,7 @@ import Testing
             }
             return (peak, simulation.drawing)
         }
-        let before = run(tellsTimeLeft: false), now = run(tellsTimeLeft: true)
+        let before = run(reportsTimeLeft: false), now = run(reportsTimeLeft: true)
         #expect(before.peak > .mebibytes(1000), "nothing was short\n\(before.drawing)")
         #expect(now.peak < .mebibytes(1000), "\(now.peak)\n\(now.drawing)")
     }

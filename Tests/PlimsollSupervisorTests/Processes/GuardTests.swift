@@ -10,7 +10,7 @@ import Testing
     /// A unit that writes on as long as it runs: seeing it write again is seeing it run again.
     private func busy(in group: UnitGroup?) throws -> (child: Child, output: Output) { try Workbench.shell("while :; do echo x; done", in: group) }
 
-    /// Whether it wrote since it stood still: more comes than the pipe could have held then.
+    /// Whether it wrote since it was frozen: more comes than the pipe could have held then.
     private func writes(_ output: Output) -> Bool { output.take(2 * 65536) }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
@@ -29,7 +29,7 @@ import Testing
             kill(getpid(), SIGKILL)
             withExtendedLifetime(guardian) {}
         }
-        // Whether it stood still when that process ended, only that process knows: it would have ended by the precondition's signal otherwise.
+        // Whether it was frozen when that process ended, only that process knows: it would have ended by the precondition's signal otherwise.
         #expect(writes(output))
     }
 

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// The guard is killed while units stand still or are slowed down, and then the supervisor.
+/// The guard is killed while units are frozen or are slowed down, and then the supervisor.
 @Suite(.serialized, .needs(Workbench.hasFreezer && Workbench.hasCharge, "no version 2 freezer, or no charges, here"))
 struct KilledGuardTests {
     /// A control file of a unit, and what it says when the unit is free.
@@ -35,7 +35,7 @@ struct KilledGuardTests {
     /// Nothing is told of what goes wrong there but that it ended otherwise.
     private static func must(_ condition: Bool) { precondition(condition) }
 
-    /// In a process of its own, which it kills: one unit stands still or is slowed down, the guard is killed, and its successor has as many files as it had.
+    /// In a process of its own, which it kills: one unit is frozen or is slowed down, the guard is killed, and its successor has as many files as it had.
     private static func play(_ root: GroupRoot, isThrottled: Bool, _ directory: String) async throws {
         let job = ServiceUnit.shell("job") {
             ($0.role, $0.importance) = (.background, 100)
@@ -43,7 +43,7 @@ struct KilledGuardTests {
         }
         let fleet = try RunningFleet([.shell("web"), job], root: root) {
             $0.directory = directory
-            ($0.policy.leaveTime, $0.policy.leastPushOut) = (isThrottled ? .seconds(3600) : .milliseconds(50), .zero)
+            ($0.policy.leaveTime, $0.policy.leastReclaim) = (isThrottled ? .seconds(3600) : .milliseconds(50), .zero)
         }
         // Whoever is killed removes nothing.
         rmdir(fleet.directory.path)

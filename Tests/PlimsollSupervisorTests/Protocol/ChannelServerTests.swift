@@ -51,8 +51,8 @@ import Testing
         let peers = drain(server).compactMap { event in if case .opened(let peer) = event { peer } else { nil } }
         #expect(peers.count == 2 && server.send(.level(.warning), to: peers[0].id) && server.send(.release(.mebibytes(1)), to: peers[0].id))
         #expect(!server.send(.resume, to: 99))
-        let heard = [Fixture.received(one), Fixture.received(other)]
-        #expect(Set(heard) == ["1 level is=warning\n2 release bytes=1048576\n", ""])
+        let received = [Fixture.received(one), Fixture.received(other)]
+        #expect(Set(received) == ["1 level is=warning\n2 release bytes=1048576\n", ""])
     }
 
     @Test(arguments: [
@@ -149,7 +149,7 @@ import Testing
         guard case .opened(let peer) = drain(server).first else { return #expect(Bool(false), "not opened") }
         let seed = usualSeed(100_000)
         var random = SeededGenerator(seed: seed)
-        var (lines, calmLine, heard, opened, closed) = (0, 1, 0, 0, 0)
+        var (lines, calmLine, received, opened, closed) = (0, 1, 0, 0, 0)
         while lines < 100_000 {
             // Others on the cooperative pool's few threads have their turn.
             await giveWay()
@@ -166,16 +166,16 @@ import Testing
             }
             let file = Fixture.connect(server.path)
             try #require(file >= 0)
-            // In pieces, as it comes.
-            for piece in [text.prefix(text.count / 2), text.suffix(from: text.count / 2)] {
-                Fixture.send(file, piece)
+            // In chunks, as it comes.
+            for chunk in [text.prefix(text.count / 2), text.suffix(from: text.count / 2)] {
+                Fixture.send(file, chunk)
                 for event in drain(server, at: .seconds(lines)) {
                     if case .opened = event {
                         opened += 1
                     } else if case .closed = event {
                         closed += 1
                     } else if case .message(peer, _, _) = event {
-                        heard += 1
+                        received += 1
                     }
                 }
             }
@@ -184,11 +184,11 @@ import Testing
             Fixture.send(calm, "\(calmLine) tasks n=\(calmLine)\n".utf8)
         }
         for event in drain(server, at: .seconds(lines)) {
-            if case .closed = event { closed += 1 } else if case .message(peer, _, _) = event { heard += 1 }
+            if case .closed = event { closed += 1 } else if case .message(peer, _, _) = event { received += 1 }
         }
         #expect(
-            opened > 100 && opened == closed && heard == calmLine - 1,
-            "seed \(seed): \(opened) opened, \(closed) closed, \(heard) of \(calmLine - 1) heard")
+            opened > 100 && opened == closed && received == calmLine - 1,
+            "seed \(seed): \(opened) opened, \(closed) closed, \(received) of \(calmLine - 1) received")
         #expect(server.connectionCount == 1 && server.counters.refused > 100, "seed \(seed)")
         #expect(server.send(.level(.critical), to: peer.id) && Fixture.received(calm) == "1 level is=critical\n")
     }

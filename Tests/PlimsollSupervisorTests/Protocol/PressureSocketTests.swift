@@ -52,14 +52,14 @@ import Testing
             close(listener)
         }
         socket.turn()
-        var heard = 0
+        var received = 0
         while socket.counters.dropped < 100 {
             socket.announce(.warning)
-            heard += Fixture.received(listener)?.isEmpty == false ? 1 : 0
-            try #require(heard < 1_000_000)
+            received += Fixture.received(listener)?.isEmpty == false ? 1 : 0
+            try #require(received < 1_000_000)
         }
         // Only the deaf one's were dropped.
-        #expect(heard == socket.counters.notices - (heard - 100) && heard > 100)
+        #expect(received == socket.counters.notices - (received - 100) && received > 100)
         #expect(Fixture.received(deaf)?.hasPrefix("warning\nwarning\n") == true)
     }
 

@@ -11,8 +11,8 @@ import Testing
 @Suite(.serialized, .needs(faults_work(), "a sanitizer has these calls for itself")) struct SocketFaultTests {
     private let directory = Fixture.Directory()
 
-    /// The supervisor's sockets, and what was heard by them.
-    private final class Ears {
+    /// The supervisor's sockets, and what was received at them.
+    private final class Sockets {
         var notices: NotifySocket?
         var channel: ChannelServer?
         var pressure: PressureSocket?
@@ -21,15 +21,15 @@ import Testing
         var levels = 0
     }
 
-    private func open(_ ears: Ears) throws {
-        ears.notices = try NotifySocket(directory: directory.path, unit: "web", access: .user(geteuid())) { _ in "web" }
-        ears.channel = try ChannelServer(directory: directory.path) { _, _ in "web" }
-        try ears.channel?.listen(for: "web", .user(geteuid()))
-        ears.pressure = try PressureSocket(directory: directory.path, unit: "web")
+    private func open(_ sockets: Sockets) throws {
+        sockets.notices = try NotifySocket(directory: directory.path, unit: "web", access: .user(geteuid())) { _ in "web" }
+        sockets.channel = try ChannelServer(directory: directory.path) { _, _ in "web" }
+        try sockets.channel?.listen(for: "web", .user(geteuid()))
+        sockets.pressure = try PressureSocket(directory: directory.path, unit: "web")
     }
 
     /// What three services say, by calls that do not fail here; their descriptors.
-    private func speak(_ number: Int) -> [Int32] {
+    private func send(_ number: Int) -> [Int32] {
         let link = Fixture.connect("\(directory.path)/web.link"), listener = Fixture.connect("\(directory.path)/web.pressure")
         let notice = Fixture.connected("\(directory.path)/web.notify", SOCK_DGRAM)
         let hello = "1 hello v=1\n2 tasks n=\(number)\n", ready = "READY=1"
@@ -39,17 +39,17 @@ import Testing
         return [link, listener, notice].filter { $0 >= 0 }
     }
 
-    private func hear(_ ears: Ears, at now: Duration) {
+    private func receive(_ sockets: Sockets, at now: Duration) {
         for _ in 0..<8 {
-            if case .notice(let notice) = ears.notices?.receiveOne(), notice.message.isReady { ears.ready += 1 }
-            for event in ears.channel?.turn(at: now) ?? [] {
+            if case .notice(let notice) = sockets.notices?.receiveOne(), notice.message.isReady { sockets.ready += 1 }
+            for event in sockets.channel?.turn(at: now) ?? [] {
                 if case .message(let peer, let message, _) = event {
-                    ears.messages.append(message)
-                    _ = ears.channel?.send(.level(.warning), to: peer.id)
+                    sockets.messages.append(message)
+                    _ = sockets.channel?.send(.level(.warning), to: peer.id)
                 }
             }
-            ears.pressure?.turn()
-            ears.levels += ears.pressure?.announce(.warning) ?? 0
+            sockets.pressure?.turn()
+            sockets.levels += sockets.pressure?.announce(.warning) ?? 0
         }
     }
 
@@ -57,16 +57,16 @@ import Testing
     @Test(arguments: [
         (EINTR, false), (0, false), (0, true), (EMFILE, false), (ENOMEM, false), (EMFILE, true), (ENOMEM, true), (EACCES, true), (ENOBUFS, true),
     ])
-    func `any failing call gives an error with the object, and afterwards all clients are heard`(number: Int32, isSticky: Bool) throws {
+    func `any failing call gives an error with the object, and afterwards all clients are served`(number: Int32, isSticky: Bool) throws {
         var failures = 0
         for nth in 1...300 {
-            let ears = Ears()
+            let sockets = Sockets()
             var problem: (any Error)?
             socket_faults_begin(nth, number, isSticky)
             do {
-                try open(ears)
-                let files = speak(nth)
-                hear(ears, at: .seconds(1))
+                try open(sockets)
+                let files = send(nth)
+                receive(sockets, at: .seconds(1))
                 for file in files { close(file) }
             } catch { problem = error }
             let wasReached = socket_faults_end()
@@ -77,14 +77,14 @@ import Testing
             if number == EINTR || number == 0 && !isSticky || !wasReached {
                 #expect(problem == nil, "call \(nth): \(String(describing: problem))")
                 // A datagram that was read short is dropped as a whole.
-                #expect(ears.messages == [.tasks(nth, until: nil)] && ears.levels > 0 && ears.ready == 1 || number == 0, "call \(nth)")
+                #expect(sockets.messages == [.tasks(nth, until: nil)] && sockets.levels > 0 && sockets.ready == 1 || number == 0, "call \(nth)")
             }
-            // What is left lets all be made and heard.
-            (ears.notices, ears.channel, ears.pressure) = (nil, nil, nil)
-            let after = Ears()
+            // What is left lets all be made and served.
+            (sockets.notices, sockets.channel, sockets.pressure) = (nil, nil, nil)
+            let after = Sockets()
             try open(after)
-            let files = speak(nth)
-            hear(after, at: .seconds(1))
+            let files = send(nth)
+            receive(after, at: .seconds(1))
             #expect(after.messages == [.tasks(nth, until: nil)] && after.ready == 1 && after.levels > 0, "call \(nth)")
             for file in files { close(file) }
             guard wasReached else {

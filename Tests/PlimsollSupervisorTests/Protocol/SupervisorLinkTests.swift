@@ -15,7 +15,7 @@ import Testing
     private final class Supervisor: @unchecked Sendable {
         let server: ChannelServer
         var peer: ChannelServer.Peer?
-        var heard: [ChildMessage] = []
+        var received: [ChildMessage] = []
         var closings: [ChannelServer.Closing] = []
         var opened = 0
 
@@ -36,9 +36,9 @@ import Testing
                     switch event {
                     case .opened(let peer): (self.peer, opened) = (peer, opened + 1)
                     case .message(_, .keepAlive(let interval), let number):
-                        heard.append(.keepAlive(every: interval))
+                        received.append(.keepAlive(every: interval))
                         if let peer { server.send(.keepAlive(answerTo: number, accepted: interval >= .seconds(900)), to: peer.id) }
-                    case .message(_, let message, _): heard.append(message)
+                    case .message(_, let message, _): received.append(message)
                     case .closed(_, let closing): closings.append(closing)
                     }
                 }
@@ -46,16 +46,16 @@ import Testing
             return true
         }
 
-        func waits(for message: ChildMessage) async -> Bool { await serve { $0.heard.contains(message) } }
+        func waits(for message: ChildMessage) async -> Bool { await serve { $0.received.contains(message) } }
 
-        func tell(_ message: SupervisorMessage) -> Bool {
-            heard = []
+        func send(_ message: SupervisorMessage) -> Bool {
+            received = []
             return peer.map { server.send(message, to: $0.id) } ?? false
         }
 
         /// Whether `message` can be sent and leads to `answer`.
-        func tell(_ message: SupervisorMessage, for answer: ChildMessage) async -> Bool {
-            guard tell(message) else { return false }
+        func send(_ message: SupervisorMessage, for answer: ChildMessage) async -> Bool {
+            guard send(message) else { return false }
             return await waits(for: answer)
         }
     }
@@ -102,10 +102,10 @@ import Testing
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .state(.foreground)))
         #expect(
-            supervisor.heard == [
+            supervisor.received == [
                 .tasks(0, until: nil), .caches(held: .mebibytes(8), reclaimable: .mebibytes(8)), .saved(false), .locks(false), .state(.foreground),
             ])
-        #expect(await supervisor.tell(.release(.mebibytes(3)), for: .caches(held: .mebibytes(5), reclaimable: .mebibytes(5))))
+        #expect(await supervisor.send(.release(.mebibytes(3)), for: .caches(held: .mebibytes(5), reclaimable: .mebibytes(5))))
         #expect(manager.reports.last?.asked == .mebibytes(3))
         link.close()
         #expect(await supervisor.serve { $0.closings == [.left] })
@@ -119,14 +119,14 @@ import Testing
             "listener", onBackground: { _ in calls.withLock { $0.append("down") } }, onForeground: { _ in calls.withLock { $0.append("up") } })
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .state(.foreground)))
-        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
+        #expect(await supervisor.send(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
         #expect(
-            supervisor.heard.contains(.saved(true)) && manager.lifecycle.state == .background
+            supervisor.received.contains(.saved(true)) && manager.lifecycle.state == .background
                 && manager.lifecycle.reports.last?.transitions.last?.cause == .supervisor)
-        #expect(await supervisor.tell(.resume, for: .state(.foreground)))
+        #expect(await supervisor.send(.resume, for: .state(.foreground)))
         #expect(manager.lifecycle.state == .active && calls.withLock { $0 } == ["down", "up"])
         // Also what others bring about is told.
-        supervisor.heard = []
+        supervisor.received = []
         try await manager.lifecycle.enterBackground(cause: .operator)
         #expect(await supervisor.waits(for: .state(.suspendedReady)))
         withExtendedLifetime(link) {}
@@ -134,23 +134,23 @@ import Testing
 
     @Test func `C43 K33 a report of saved state is taken back before the foreground can accept new work`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
-        let heard = Parker(), isAsked = Mutex(false)
+        let received = Parker(), isAsked = Mutex(false)
         try await manager.lifecycle.launch()
         let link = try link(manager, supervisor)
         manager.lifecycle.observe(
             "listener",
             onForeground: { _ in
                 isAsked.withLock { $0 = true }
-                _ = heard.park(atMost: .seconds(20))
+                _ = received.park(atMost: .seconds(20))
             })
         #expect(await supervisor.waits(for: .state(.foreground)))
-        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .saved(true)))
-        supervisor.heard = []
+        #expect(await supervisor.send(.background(deadline: .seconds(5)), for: .saved(true)))
+        supervisor.received = []
         async let report = manager.lifecycle.enterForeground(cause: .operator)
         #expect(await supervisor.waits(for: .saved(false)))
         // It has not come back yet.
-        #expect(manager.lifecycle.state == .background && !supervisor.heard.contains(.state(.foreground)))
-        heard.unpark()
+        #expect(manager.lifecycle.state == .background && !supervisor.received.contains(.state(.foreground)))
+        received.unpark()
         _ = try await report
         #expect(isAsked.withLock { $0 })
         withExtendedLifetime(link) {}
@@ -167,7 +167,7 @@ import Testing
         try await manager.lifecycle.launch()
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .state(.foreground)))
-        #expect(await supervisor.tell(.checkpoint, for: .saved(true)))
+        #expect(await supervisor.send(.checkpoint, for: .saved(true)))
         #expect(saves.withLock { $0 } == 1)
         withExtendedLifetime(link) {}
     }
@@ -179,13 +179,13 @@ import Testing
         try await manager.lifecycle.launch()
         let link = try link(manager, supervisor), task = manager.beginBackgroundTask("flush", onExpiration: { _, _ in })
         #expect(await supervisor.waits(for: .state(.foreground)))
-        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .state(.background)))
+        #expect(await supervisor.send(.background(deadline: .seconds(5)), for: .state(.background)))
         #expect(manager.lifecycle.state == .background)
         work.withLock { $0 = 7 }
-        supervisor.heard = []
+        supervisor.received = []
         task.end()
         #expect(await supervisor.waits(for: .state(.suspendedReady)))
-        #expect(supervisor.heard.contains(.saved(true)) && !supervisor.heard.contains(.saved(false)))
+        #expect(supervisor.received.contains(.saved(true)) && !supervisor.received.contains(.saved(false)))
         #expect(try store.read("state")?.last == 7)
         withExtendedLifetime(link) {}
     }
@@ -204,11 +204,11 @@ import Testing
         await scene.connected()
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .state(.foreground)))
-        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
-        #expect(!supervisor.heard.contains(.saved(true)) && manager.lifecycle.state == .background)
-        #expect(await supervisor.tell(.checkpoint, for: .saved(false)))
+        #expect(await supervisor.send(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
+        #expect(!supervisor.received.contains(.saved(true)) && manager.lifecycle.state == .background)
+        #expect(await supervisor.send(.checkpoint, for: .saved(false)))
         isBroken.withLock { $0 = false }
-        #expect(await supervisor.tell(.checkpoint, for: .saved(true)))
+        #expect(await supervisor.send(.checkpoint, for: .saved(true)))
         #expect(try store.read("scene-tenant") == [7])
         withExtendedLifetime(link) {}
     }
@@ -226,15 +226,15 @@ import Testing
         #expect(await supervisor.waits(for: .state(.foreground)))
         // The link's first words may be from before the task.
         #expect(await supervisor.waits(for: .tasks(1, until: nil)))
-        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .state(.background)))
-        #expect(await supervisor.serve { $0.heard.contains { if case .tasks(1, .some(let left)) = $0 { left <= .seconds(30) } else { false } } })
-        #expect(!supervisor.heard.contains(.state(.suspendedReady)) && !supervisor.heard.contains(.saved(true)))
+        #expect(await supervisor.send(.background(deadline: .seconds(5)), for: .state(.background)))
+        #expect(await supervisor.serve { $0.received.contains { if case .tasks(1, .some(let left)) = $0 { left <= .seconds(30) } else { false } } })
+        #expect(!supervisor.received.contains(.state(.suspendedReady)) && !supervisor.received.contains(.saved(true)))
         work.withLock { $0 = 7 }
-        supervisor.heard = []
+        supervisor.received = []
         task.end()
         #expect(await supervisor.waits(for: .state(.suspendedReady)))
-        #expect(supervisor.heard.contains { if case .tasks(0, _) = $0 { true } else { false } })
-        #expect(supervisor.heard.contains(.saved(true)))
+        #expect(supervisor.received.contains { if case .tasks(0, _) = $0 { true } else { false } })
+        #expect(supervisor.received.contains(.saved(true)))
         #expect(try store.read("scene-tenant") == [7])
         withExtendedLifetime(link) {}
     }
@@ -248,7 +248,7 @@ import Testing
         await scene.connected()
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .caches(held: .mebibytes(8), reclaimable: .zero)))
-        #expect(await supervisor.tell(.release(.mebibytes(8)), for: .caches(held: .zero, reclaimable: .zero)))
+        #expect(await supervisor.send(.release(.mebibytes(8)), for: .caches(held: .zero, reclaimable: .zero)))
         await until("the scene is disconnected") { scene.state == .notRunning }
         #expect(try store.read("scene-tenant") == [7])
         withExtendedLifetime(link) {}
@@ -258,11 +258,11 @@ import Testing
     private func outcomeOfSuspend(_ manager: ResourceManager, _ source: ScriptedPressureSource, _ clock: ManualClock) async -> [ActionReport.Outcome]
     {
         for _ in 0..<13 {
-            await source.whileSettled {
+            await source.whileIdle {
                 clock.advance(by: .seconds(1))
                 source.push(usage: .mebibytes(1004), limit: .gibibytes(1))
             }
-            await source.settled()
+            await source.waitUntilIdle()
         }
         return manager.reports.filter { $0.action == .suspend }.map(\.outcome)
     }
@@ -275,7 +275,7 @@ import Testing
         #expect(await supervisor.waits(for: .state(.foreground)))
         #expect(await outcomeOfSuspend(manager, source, clock) == [.done])
         #expect(await supervisor.waits(for: .suspend))
-        #expect(supervisor.heard.count { $0 == .suspend } == 1)
+        #expect(supervisor.received.count { $0 == .suspend } == 1)
         link.close()
         running.cancel()
         try await running.value
@@ -301,7 +301,7 @@ import Testing
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .state(.foreground)))
         #expect(try source.read(at: .seconds(1)).announced == nil)
-        #expect(supervisor.tell(.level(.critical)))
+        #expect(supervisor.send(.level(.critical)))
         // The announcement ends the wait; limits and events of the machine may, too.
         var announced: PressureLevel?
         for turn in 2..<100 where announced == nil {
@@ -311,7 +311,7 @@ import Testing
         #expect(announced == .critical && link.status.level == .critical)
         #expect(try source.read(at: .seconds(100)).announced == nil)
         // Taken back.
-        #expect(supervisor.tell(.level(.normal)))
+        #expect(supervisor.send(.level(.normal)))
         announced = nil
         for turn in 101..<200 where announced == nil {
             source.wait(atMost: .seconds(1))
@@ -327,7 +327,7 @@ import Testing
         var events = manager.pressureEvents.makeAsyncIterator()
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .state(.foreground)))
-        #expect(supervisor.tell(.level(.warning)))
+        #expect(supervisor.send(.level(.warning)))
         #expect(await events.next()?.level == .warning)
         running.cancel()
         try await running.value
@@ -341,7 +341,7 @@ import Testing
             parker.unpark()
         }
         #expect(await supervisor.waits(for: .state(.foreground)))
-        #expect(supervisor.tell(.ending(grace: .seconds(7))))
+        #expect(supervisor.send(.ending(grace: .seconds(7))))
         #expect(parker.park(atMost: .seconds(10)) && ended.withLock { $0 } == .seconds(7))
         withExtendedLifetime(link) {}
     }
@@ -370,7 +370,7 @@ import Testing
             supervisor = nil
             supervisor = try Supervisor(directory)
             #expect(await supervisor!.waits(for: .keepAlive(every: .seconds(900))), "round \(round)")
-            #expect(supervisor!.heard.contains(.state(.foreground)) && link.status.isConnected)
+            #expect(supervisor!.received.contains(.state(.foreground)) && link.status.isConnected)
         }
         #expect(link.status.connections == 4)
     }

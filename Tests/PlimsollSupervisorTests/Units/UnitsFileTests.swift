@@ -47,8 +47,8 @@ import Testing
 
     @Test func `the documentation has every key of a unit`() throws {
         let article = try #require(Fixture.text(of: "docs/Units.md"))
-        let told = try #require(unitProblems("command: [/x]", "zzzzzzzzzz: 1").first)
-        let keys = try #require(told.split(separator: "allowed are ").last).split(separator: ", ")
+        let found = try #require(unitProblems("command: [/x]", "zzzzzzzzzz: 1").first)
+        let keys = try #require(found.split(separator: "allowed are ").last).split(separator: ", ")
         #expect(keys.count == 18)
         for key in keys where key != "memory" { #expect(article.contains("| `\(key)` |"), "\(key)") }
     }
@@ -69,8 +69,8 @@ import Testing
         "/bin/a 'b",
     ])
     func `a line that needs a shell is refused with a replacement`(line: String) {
-        let told = problems("version: 1\nunits:\n  a:\n    command: |-\n      \(line)\n")
-        #expect(told.count == 1 && (told[0].contains("write a list") || told[0].contains("not closed")), "\(told)")
+        let found = problems("version: 1\nunits:\n  a:\n    command: |-\n      \(line)\n")
+        #expect(found.count == 1 && (found[0].contains("write a list") || found[0].contains("not closed")), "\(found)")
     }
 
     // MARK: What is refused
@@ -132,8 +132,8 @@ import Testing
         ("role: background", "has none of the keys command, process and group; exactly one is needed"),
     ])
     func `a unit's origin is checked`(line: String, problem: String) {
-        let told = unitProblems(line)
-        #expect(told.count == 1 && told[0].hasSuffix(problem), "\(told)")
+        let found = unitProblems(line)
+        #expect(found.count == 1 && found[0].hasSuffix(problem), "\(found)")
     }
 
     @Test(arguments: [
@@ -145,8 +145,8 @@ import Testing
         ),
     ])
     func `keys that make no sense together are refused`(lines: String, problem: String) {
-        let told = unitProblems(lines)
-        #expect(told.count == 1 && told[0].hasSuffix(problem), "\(told)")
+        let found = unitProblems(lines)
+        #expect(found.count == 1 && found[0].hasSuffix(problem), "\(found)")
     }
 
     @Test(arguments: [
@@ -173,7 +173,7 @@ import Testing
     }
 
     @Test func `all problems are reported at once, duplicates among them, in the order of the file`() {
-        let told = problems(
+        let found = problems(
             """
             version: 1
             units:
@@ -193,17 +193,17 @@ import Testing
                 role: background
                 keepAliv: 10m
             """)
-        #expect(told.count == 7, "\(told.joined(separator: "\n"))")
-        #expect(told.map { $0.split(separator: ":")[1] } == ["5", "6", "7", "10", "11", "16", "17"], "\(told.joined(separator: "\n"))")
-        #expect(told[4] == "U:11:3: the key \"web\" occurs twice, first in line 3; once is allowed")
+        #expect(found.count == 7, "\(found.joined(separator: "\n"))")
+        #expect(found.map { $0.split(separator: ":")[1] } == ["5", "6", "7", "10", "11", "16", "17"], "\(found.joined(separator: "\n"))")
+        #expect(found[4] == "U:11:3: the key \"web\" occurs twice, first in line 3; once is allowed")
     }
 
     @Test func `cycles of dependencies are reported with their path`() {
         let text =
             "version: 1\nunits:\n  a: {command: [/a], dependencies: [b]}\n  b: {command: [/b], dependencies: [c]}\n  c: {command: [/c], dependencies: [a, d]}\n  d: {command: [/d], dependencies: [d]}\n"
-        let told = problems(text)
-        #expect(told.count == 2 && told[0].hasSuffix("is a cycle: a -> b -> c -> a; leave one out") && told[1].contains("d -> d"), "\(told)")
-        #expect(told[0].hasPrefix("U:5:37: unit \"c\": key \"dependencies\""))
+        let found = problems(text)
+        #expect(found.count == 2 && found[0].hasSuffix("is a cycle: a -> b -> c -> a; leave one out") && found[1].contains("d -> d"), "\(found)")
+        #expect(found[0].hasPrefix("U:5:37: unit \"c\": key \"dependencies\""))
     }
 
     @Test func `a thousand units in a row are no circle, and a thousand and one are too many`() throws {

@@ -77,9 +77,9 @@ import Testing
         cache.evict(count: 5)
         cache.removeValue(forKey: 219)
         cache.insert(30, forKey: 218)
-        let told = reasons.withLock { $0 }, statistics = cache.statistics
-        #expect(statistics.evictions == told[.evicted] && statistics.purged == told[.purged] && statistics.purged == 35)
-        #expect(170 == told.values.reduce(0, +) - (told[.replaced] ?? 0) + cache.count)
+        let counts = reasons.withLock { $0 }, statistics = cache.statistics
+        #expect(statistics.evictions == counts[.evicted] && statistics.purged == counts[.purged] && statistics.purged == 35)
+        #expect(170 == counts.values.reduce(0, +) - (counts[.replaced] ?? 0) + cache.count)
     }
 
     // MARK: Time

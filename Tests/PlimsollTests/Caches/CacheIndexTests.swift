@@ -7,13 +7,13 @@ import Testing
 @Suite struct CacheIndexTests {
     /// An index with memory of its own, and beside it which slot has which hash.
     private struct Model {
-        let piece: CacheAllocation
+        let allocation: CacheAllocation
         let index: CacheIndex
         var hashes: [UInt32: UInt32] = [:]
 
         init(bits: Int) {
-            piece = CacheAllocation(4 << bits)
-            index = CacheIndex(piece.base, bits: bits)
+            allocation = CacheAllocation(4 << bits)
+            index = CacheIndex(allocation.base, bits: bits)
         }
 
         mutating func add(_ slot: UInt32, _ hash: UInt32) {
@@ -57,7 +57,7 @@ import Testing
         for (bits, hashes) in [(5, UInt32.max), (5, 3), (8, .max), (8, 15), (10, .max)] {
             for seed in seeds(0..<6) {
                 var random = SeededGenerator(seed: seed), model = Model(bits: bits)
-                defer { model.piece.free() }
+                defer { model.allocation.free() }
                 for step in 0..<400 {
                     let slot = UInt32.random(in: 0..<3 << (UInt32(bits) - 2), using: &random)
                     // Also hashes whose home is the last cell, so that chains go around the end.
@@ -80,7 +80,7 @@ import Testing
     /// Up to 65,536 cells they know where they belong; above, the slots are asked.
     @Test(arguments: [15, 16, 17, 18]) func `a large index finds listed slots alone`(bits: Int) {
         var random = SeededGenerator(seed: UInt64(bits)), model = Model(bits: bits)
-        defer { model.piece.free() }
+        defer { model.allocation.free() }
         let count = UInt32(3) << (bits - 2)
         for slot in 0..<count { model.add(slot, UInt32.random(in: 0 ... .max, using: &random)) }
         #expect(model.isRight)

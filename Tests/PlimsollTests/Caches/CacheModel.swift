@@ -16,7 +16,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         var idles: Duration?
     }
 
-    struct Told: Sendable {
+    struct Removal: Sendable {
         var key: Key
         var number: Int
         var reason: RemovalReason
@@ -28,7 +28,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
     private let value: (Int) -> Value
     private let number: @Sendable (Value) -> Int
     private let hasListener: Bool
-    private let told: Box
+    private let removals: Box
     private var random: SeededGenerator
     private let seed: UInt64
     private let keys: Int
@@ -40,7 +40,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
 
     /// A list that a listener adds to.
     final class Box: Sendable {
-        let list = Mutex<[Told]>([])
+        let list = Mutex<[Removal]>([])
     }
 
     init(
@@ -53,12 +53,12 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         cache = PurgeableCache(
             "model", limit: limit.map { .bytes($0) }, lifetime: CacheLifetime(lifetime.toLive, lifetime.toIdle, nil), shardCount: shards,
             time: clock.timekeeper, cost: { _, _ in 1 })
-        let told = Box()
-        self.told = told
+        let removals = Box()
+        self.removals = removals
         guard hasListener else { return }
         cache.onRemoval { key, value, reason in
-            let news = Told(key: key, number: number(value), reason: reason)
-            told.list.withLock { $0.append(news) }
+            let news = Removal(key: key, number: number(value), reason: reason)
+            removals.list.withLock { $0.append(news) }
         }
     }
 
@@ -90,7 +90,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
             if number(0...40) == 0 {
                 what = "removeAll"
                 cache.removeAll()
-                settle(allowing: [.removed])
+                reconcile(allowing: [.removed])
                 if cache.count != 0 { fail("\(cache.count) left") }
                 if !hasListener { held = [:] }
             }
@@ -105,11 +105,11 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         numbers += 1
         what = "insert \(numbers) under \(key), cost \(cost)"
         let isIn = cache.insert(value(numbers), forKey: key, cost: cost, tags: tags, timeToLive: timeToLive)
-        settle(allowing: [.evicted, .expired, .replaced], replacing: key)
+        reconcile(allowing: [.evicted, .expired, .replaced], replacing: key)
         if isIn != (cost <= cache.limit.bytes) { fail(isIn ? "admitted" : "refused") }
         guard isIn else { return }
         let expires = (timeToLive ?? lifetime.toLive).map { now + $0 }
-        if hasListener, held[key] != nil { fail("what it replaced was not told") }
+        if hasListener, held[key] != nil { fail("what it replaced was not notified") }
         held[key] = Held(number: numbers, cost: cost, tags: Set(tags), expires: expires)
         use(key)
         if isChecked { agree() }
@@ -122,7 +122,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         let expected = held[key].flatMap { isPast($0) ? nil : $0.number }
         if hasListener ? found != expected : found != nil && found != expected { fail("\(found ?? -1) instead of \(expected ?? -1)") }
         if found != nil { use(key) }
-        settle(allowing: [.expired])
+        reconcile(allowing: [.expired])
         agree()
     }
 
@@ -132,7 +132,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         let expected = held[key].flatMap { isPast($0) ? nil : $0.number }
         let found = cache.removeValue(forKey: key).map(number)
         if hasListener ? found != expected : found != nil && found != expected { fail("\(found ?? -1) instead of \(expected ?? -1)") }
-        settle(allowing: [expected == nil ? .expired : .removed])
+        reconcile(allowing: [expected == nil ? .expired : .removed])
         if !hasListener { held[key] = nil }
         agree()
     }
@@ -142,7 +142,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         what = "release \(target)"
         let released = cache.release(target)
         if released < min(target, before) || before - released != cache.byteCount { fail("released \(released) of \(before)") }
-        settle(allowing: [.purged])
+        reconcile(allowing: [.purged])
         agree()
     }
 
@@ -150,7 +150,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         let wanted = number(0...30), before = cache.count
         what = "evict \(wanted)"
         if cache.evict(count: wanted) != min(wanted, before) { fail("others evicted") }
-        settle(allowing: [.evicted])
+        reconcile(allowing: [.evicted])
         agree()
     }
 
@@ -158,7 +158,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         let limit = number(0...5) == 0 ? number(0...300) : number(2000...20_000)
         what = "limit \(limit)"
         cache.limit = .bytes(limit)
-        settle(allowing: [.evicted])
+        reconcile(allowing: [.evicted])
         agree()
     }
 
@@ -168,23 +168,27 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         if hasListener, cache.count(tag: tag) != tagged.count { fail("\(cache.count(tag: tag)) have it, not \(tagged.count)") }
         let purged = cache.purge(tag: tag)
         if purged > tagged.count || hasListener && purged != tagged.count { fail("\(purged) purged, not \(tagged.count)") }
-        settle(allowing: [.purged])
-        if !hasListener { for key in tagged { held[key] = nil } } else if tagged.contains(where: { held[$0] != nil }) { fail("some were not told") }
+        reconcile(allowing: [.purged])
+        if !hasListener {
+            for key in tagged { held[key] = nil }
+        } else if tagged.contains(where: { held[$0] != nil }) {
+            fail("some were not notified")
+        }
         agree()
     }
 
     /// Takes out of the dictionary what the listener has been told.
-    private func settle(allowing reasons: Set<RemovalReason>, replacing new: Key? = nil) {
-        let list = told.list.withLock { list in
+    private func reconcile(allowing reasons: Set<RemovalReason>, replacing new: Key? = nil) {
+        let list = removals.list.withLock { list in
             defer { list = [] }
             return list
         }
-        for told in list {
-            guard let was = held.removeValue(forKey: told.key) else { return fail("\(told.key) told twice, or never there") }
-            if was.number != told.number { fail("\(told.key) was \(was.number), not \(told.number)") }
-            if !reasons.contains(told.reason) { fail("\(told.key) \(told.reason)") }
-            if told.reason == .expired, !isPast(was) { fail("\(told.key) expired too early") }
-            if told.reason == .replaced, told.key != new { fail("\(told.key) replaced by another") }
+        for removal in list {
+            guard let was = held.removeValue(forKey: removal.key) else { return fail("\(removal.key) notified twice, or never there") }
+            if was.number != removal.number { fail("\(removal.key) was \(was.number), not \(removal.number)") }
+            if !reasons.contains(removal.reason) { fail("\(removal.key) \(removal.reason)") }
+            if removal.reason == .expired, !isPast(was) { fail("\(removal.key) expired too early") }
+            if removal.reason == .replaced, removal.key != new { fail("\(removal.key) replaced by another") }
         }
     }
 
@@ -211,7 +215,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
                 fail("\(key) is missing")
             }
         }
-        settle(allowing: [.expired])
+        reconcile(allowing: [.expired])
         agree()
         if count != cache.count || cost != cache.byteCount { fail("\(count) found, cost \(cost), of \(before)") }
     }

@@ -105,18 +105,18 @@ import Testing
     @Test(arguments: [1, 64]) func `T2 listeners that put back each removed entry do not run for ever`(shards: Int) {
         let cache = PurgeableCache<Int, String>("stubborn", shardCount: shards, cost: { _, _ in 1 })
         for key in 0..<3000 { cache.insert("\(key)", forKey: key, tags: ["all"]) }
-        let heard = Counter()
+        let received = Counter()
         cache.onRemoval { [weak cache] key, value, reason in
-            heard.add(1)
+            received.add(1)
             // More than left, as long as there is an end to it.
-            guard let cache, heard.value < 100_000 else { return }
+            guard let cache, received.value < 100_000 else { return }
             cache.insert(value, forKey: key, tags: ["all"])
-            cache.insert(value, forKey: 100_000 + heard.value)
+            cache.insert(value, forKey: 100_000 + received.value)
         }
-        #expect(cache.release(.max) == 3000 && heard.value == 3000)
+        #expect(cache.release(.max) == 3000 && received.value == 3000)
         #expect(cache.purge(tag: "all") >= 3000)
-        let before = heard.value
+        let before = received.value
         cache.removeAll()
-        #expect(heard.value < 100_000 && heard.value - before >= 3000)
+        #expect(received.value < 100_000 && received.value - before >= 3000)
     }
 }

@@ -181,20 +181,20 @@ import Testing
     }
 
     @Test func `a listener that raises the limit during a lowering, and fills the cache, keeps the new entries`() {
-        let cache = PurgeableCache<Int, Int>("raised within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 }), told = Counter()
+        let cache = PurgeableCache<Int, Int>("raised within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 }), notified = Counter()
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in
-            told.add(1)
+            notified.add(1)
             // The last entry that the lower limit lets go of: what comes now is above that limit, and within the one in force.
-            guard told.value == 40 else { return }
+            guard notified.value == 40 else { return }
             cache.limit = 500
             for key in 100..<130 { cache.insert(key, forKey: key) }
         }
         cache.limit = 100
-        #expect(cache.limit == 500 && cache.byteCount == 400 && told.value == 40)
+        #expect(cache.limit == 500 && cache.byteCount == 400 && notified.value == 40)
     }
 
-    @Test func `a listener that lowers the limit during a purge does not wait for untold entries`() async {
+    @Test func `a listener that lowers the limit during a purge does not wait for entries not yet notified`() async {
         let cache = PurgeableCache<Int, Int>("lowered within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 })
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in if cache.limit != 20 { cache.limit = 20 } }

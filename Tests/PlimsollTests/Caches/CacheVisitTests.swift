@@ -39,8 +39,8 @@ import Testing
     @Test func `a shard opens after quiet look-ups and closes on a write`() {
         let cache = cache((Int, Object).self)
         cache.insert(Object(1), forKey: 1)
-        for look in 1...4 {
-            #expect(openShards(cache) == 0, "look-up \(look)")
+        for lookup in 1...4 {
+            #expect(openShards(cache) == 0, "look-up \(lookup)")
             #expect(cache.value(forKey: 1)?.number == 1)
         }
         #expect(openShards(cache) == 1)
@@ -160,7 +160,7 @@ import Testing
                 "crowded", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, opensAfter: 4, time: .running, cost: { _, _ in 1 })
             cache.insert(Object(1), forKey: 1)
             let crew = Crew(), gate = Mutex(()), threads = 1100
-            // Nobody leaves its seat before all have come.
+            // Nobody leaves its reader slot before all have come.
             let all = gate.withLock { _ in
                 let all = crew.start(threads) { _ in
                     for _ in 0..<10 where cache.value(forKey: 1) == nil { exit(1) }
@@ -194,7 +194,7 @@ import Testing
             let cache = PurgeableCache<ComparedKey, Int>("crowded", shardCount: 1, cost: { _, _ in 1 }), key = ComparedKey(number: 1)
             cache.insert(7, forKey: key)
             let crew = Crew(), gate = Mutex(()), threads = 1100, before = ComparedKey.comparisons.load(ordering: .relaxed)
-            // Nobody leaves its seat before all have come.
+            // Nobody leaves its reader slot before all have come.
             let all = gate.withLock { _ in
                 let all = crew.start(threads) { _ in
                     for _ in 0..<10 where cache.value(forKey: key) != 7 { exit(1) }
@@ -248,7 +248,7 @@ import Testing
     @Test func `objects are found, or gone for good, while threads come, look, write and end`() async {
         for seed in seeds(0..<4) {
             let cache = cache((Int, Object).self, opensAfter: 3, limit: 100, shardCount: 4), alive = Counter(), wrong = Counter(), hits = Counter()
-            // More threads than lanes, one after the other: seats are left and taken over.
+            // More threads than stripes, one after the other: reader slots are left and taken over.
             for _ in 0..<8 {
                 let crew = Crew()
                 _ = crew.start(4) { thread in

@@ -43,7 +43,7 @@ import Testing
         let isFifth = ghosts.remove(hashes[4])
         _ = ghosts.insert(0xABCD_1234)
         let left = hashes.map { ghosts.remove($0) }
-        #expect(isFifth && left == [false, true, true, true, false, true, true, true, true], "the oldest is pushed out, and nobody else")
+        #expect(isFifth && left == [false, true, true, true, false, true, true, true, true], "only the oldest is evicted")
     }
 
     @Test func `a copy is independent`() {

@@ -50,7 +50,7 @@ import Testing
         #expect(!buffer.beginAccess() && buffer.isDiscarded && !buffer.isVolatile && buffer.heldBytes == .zero)
         #expect(buffer.withAccess { _ in 1 } == nil && !buffer.beginAccess())
         #expect(buffer.residentPages == 0)
-        #expect(buffer.noticeDrops() > .zero, "what an access found is told")
+        #expect(buffer.noticeDrops() > .zero, "a drop found by an access is reported")
         #expect(buffer.noticeDrops() == .zero && buffer.release(.max) == .zero)
     }
 

@@ -183,9 +183,9 @@ import Testing
             let left = (0..<200).filter { cache.value(forKey: $0) != nil }
             #expect(left == model.filter { min($0.value.expires, $0.value.idles) > now }.keys.sorted(), "seed \(seed)")
             #expect(cache.count == left.count && cache.byteCount == left.count, "seed \(seed)")
-            let heard = reasons.all
-            #expect(heard.filter { $0 == .expired }.count == cache.statistics.expired && cache.statistics.expired > 0)
-            #expect(heard.filter { $0 == .removed }.count == removals[.removed, default: 0] && !heard.contains(.evicted), "seed \(seed)")
+            let received = reasons.all
+            #expect(received.filter { $0 == .expired }.count == cache.statistics.expired && cache.statistics.expired > 0)
+            #expect(received.filter { $0 == .removed }.count == removals[.removed, default: 0] && !received.contains(.evicted), "seed \(seed)")
         }
     }
 

@@ -400,7 +400,7 @@ import Testing
         let all = waiters(64)
         for waiter in all { #expect(line.append(waiter).isEmpty) }
         #expect(line.popFirst() === all[0] && line.popFirst() === all[1] && line.count == 62)
-        for waiter in all[10..<40] { _ = waiter.settle(.cancelled) }
+        for waiter in all[10..<40] { _ = waiter.complete(.cancelled) }
         let last = LoadWaiter<Int>(mayLead: true), gone = line.append(last)
         #expect(gone.elementsEqual(all[10..<40]) { $0 === $1 } && line.count == 33)
         let expected = all[2..<10] + all[40...] + [last]
@@ -415,7 +415,7 @@ import Testing
         for waiter in patient { gone += line.append(waiter).count }
         for waiter in waiters(80_000) {
             gone += line.append(waiter).count
-            _ = waiter.settle(.cancelled)
+            _ = waiter.complete(.cancelled)
             if line.count > 201 { Issue.record("\(line.count) in line") }
         }
         #expect(gone + line.count == 80_100 && line.waiters.prefix(100).elementsEqual(patient) { $0 === $1 })

@@ -103,15 +103,15 @@ import Testing
 
     @Test func `listeners receive every reason once`() {
         let cache = cache(10)
-        let heard = Mutex<[String]>([])
-        cache.onRemoval { key, value, reason in heard.withLock { $0.append("\(key) \(value) \(reason.rawValue)") } }
+        let received = Mutex<[String]>([])
+        cache.onRemoval { key, value, reason in received.withLock { $0.append("\(key) \(value) \(reason.rawValue)") } }
         cache.insert("12345", forKey: 1)
         cache.insert("54321", forKey: 1)
         cache.insert("1234567", forKey: 2)
         cache.removeValue(forKey: 2)
         cache.insert("x", forKey: 3, tags: ["t"])
         cache.purge(tag: "t")
-        #expect(heard.withLock { $0 } == ["1 12345 replaced", "1 54321 evicted", "2 1234567 removed", "3 x purged"])
+        #expect(received.withLock { $0 } == ["1 12345 replaced", "1 54321 evicted", "2 1234567 removed", "3 x purged"])
     }
 
     @Test func `T2 a value's deinit and a listener may use the cache`() {

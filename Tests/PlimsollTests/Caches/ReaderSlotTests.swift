@@ -6,7 +6,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// Seats of threads where a process does to them what it seldom does: forks, ends a thread in the middle of a look-up, forbids barriers. Each in a process of its
+/// Reader slots of threads where a process does to them what it seldom does: forks, ends a thread in the middle of a look-up, forbids barriers. Each in a process of its
 /// own, which ends by itself if it hangs.
 @Suite(.timeLimit(.minutes(5)), .needsLinux) struct ReaderSlotTests {
     typealias Object = CacheVisitTests.Object
@@ -24,7 +24,7 @@ import Testing
     // MARK: Forks
 
     /// What the threads of a forked child find; the status to exit with.
-    private static func lookInChild() -> Int32 {
+    private static func readInChild() -> Int32 {
         let crew = Crew(), gate = Mutex(()), other = Atomic<UInt>(0)
         gate.withLock { _ in
             _ = crew.start(1) { _ in
@@ -39,8 +39,8 @@ import Testing
         crew.waitForEnd()
         if UInt(bitPattern: seatOfThisThread()) == other.load(ordering: .sequentiallyConsistent) { return 10 }
 
-        let cache = cache(opensAfter: 3, shardCount: 4), wrong = Counter(), found = Counter(), lookers = Crew()
-        let look: @Sendable (Int) -> Void = { thread in
+        let cache = cache(opensAfter: 3, shardCount: 4), wrong = Counter(), found = Counter(), readers = Crew()
+        let readKeys: @Sendable (Int) -> Void = { thread in
             var random = SeededGenerator(seed: UInt64(thread))
             for step in 0..<20_000 {
                 let number = Int.random(in: 0..<150, using: &random)
@@ -52,9 +52,9 @@ import Testing
                 }
             }
         }
-        guard lookers.start(3, look) == 3 else { return 11 }
-        look(3)
-        lookers.waitForEnd()
+        guard readers.start(3, readKeys) == 3 else { return 11 }
+        readKeys(3)
+        readers.waitForEnd()
         if wrong.value > 0 { return 12 }
         if found.value == 0 { return 13 }
         return cache.statistics.hits == found.value ? 0 : 14
@@ -72,7 +72,7 @@ import Testing
                 let child = fork()
                 if child == 0 {
                     alarm(60)
-                    _exit(ReaderSlotTests.lookInChild())
+                    _exit(ReaderSlotTests.readInChild())
                 }
                 var result: Int32 = 0
                 guard waitpid(child, &result, 0) == child else { return }
@@ -89,7 +89,7 @@ import Testing
     private final class Last: Sendable {
         let cache = ReaderSlotTests.cache()
         let isGiven = Atomic(false)
-        /// Where its seat is.
+        /// The address of its reader slot.
         let reader = Atomic<UInt>(0)
     }
 
@@ -114,7 +114,7 @@ import Testing
                     return nil
                 }, Unmanaged.passUnretained(last).toOpaque())
             guard started == 0, pthread_join(thread, nil) == 0, last.isGiven.load(ordering: .relaxed) else { exit(2) }
-            // The next thread has its seat.
+            // The next thread has its reader slot.
             let crew = Crew(), alive = Counter()
             _ = crew.start(1) { _ in
                 cache.insert(Object(3, alive: alive), forKey: 3)
@@ -179,5 +179,5 @@ import Testing
     }
 }
 
-/// The address of the calling thread's seat, if it has one.
+/// The address of the calling thread's reader slot, if it has one.
 private func seatOfThisThread() -> UnsafeMutableRawPointer? { ReaderSlot.current?.base }

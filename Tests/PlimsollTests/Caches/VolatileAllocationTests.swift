@@ -16,9 +16,9 @@ import Testing
     @Test func `looking at a value's bytes allocates nothing`() {
         var sum = 0
         // Three times for each: the first look borrows its first buffer, and a mark is made at most three times.
-        for _ in 0..<3 { sum += look() }
+        for _ in 0..<3 { sum += readAll() }
         let before = allocation_count()
-        sum += look()
+        sum += readAll()
         #expect(allocation_count() - before == 0)
         #expect(sum == 4 * 7 * Int(Self.keys))
     }
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    private func look() -> Int {
+    private func readAll() -> Int {
         var sum = 0
         each { key in sum += cache.withBytes(forKey: key) { Int($0.unsafeLoad(as: UInt8.self)) } ?? 0 }
         return sum

@@ -54,7 +54,7 @@ import Testing
         let own = meter.storeIfNil(ChargeMeter { meter.load()?.allow(.zero, since: .zero) })
         let cache = Self.cache(own)
         #expect(cache.insert(Self.value(60_000), forKey: 1))
-        // Enough if everything is given up. But the first refusal rings, and whoever hears it takes all the room away.
+        // Enough if everything is given up. But the first refusal rings, and the listener takes all the room away.
         own.allow(.kibibytes(220), since: .zero)
         #expect(!cache.insert(Self.value(200_000), forKey: 2))
         #expect(cache.heldBytes == .zero && own.heldBytes == .zero, "who holds nothing claims nothing")

@@ -271,11 +271,11 @@ import Testing
     }
 
     @Test func `listeners receive the reason, after the lock`() {
-        let cache = VolatileCache<Int, [UInt8]>("heard", limit: .kibibytes(64))
-        let heard = Mutex<[RemovalReason: Int]>([:])
+        let cache = VolatileCache<Int, [UInt8]>("notified", limit: .kibibytes(64))
+        let received = Mutex<[RemovalReason: Int]>([:])
         cache.onRemoval { [unowned cache] _, reason in
             _ = cache.count
-            heard.withLock { $0[reason, default: 0] += 1 }
+            received.withLock { $0[reason, default: 0] += 1 }
         }
         for key in 0..<300 { cache.insert([UInt8](repeating: 1, count: 1000), forKey: key) }
         cache.insert([1], forKey: 299)
@@ -283,7 +283,7 @@ import Testing
         let evicted = cache.statistics.evictions
         let left = cache.count
         _ = cache.release(1 << 20)
-        #expect(heard.withLock { $0 } == [.evicted: evicted, .replaced: 1, .removed: 1, .purged: left])
+        #expect(received.withLock { $0 } == [.evicted: evicted, .replaced: 1, .removed: 1, .purged: left])
     }
 
     @Test func `a key is loaded once, for any number of callers`() async throws {

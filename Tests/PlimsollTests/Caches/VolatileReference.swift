@@ -153,8 +153,8 @@ struct VolatileReference: ~Copyable {
             for id in sealed {
                 let place = self.place(of: id).place, segment = segment(isMain, place), pages = segment.frontier / PageLayout.page
                 // One that has lost nothing so far is looked at in four places.
-                let last = max(0, pages - 1), looks = [0, last / 3, last * 2 / 3, last]
-                if segment.lost == 0, looks.allSatisfy({ !segment.taken.contains($0) }) { continue }
+                let last = max(0, pages - 1), probes = [0, last / 3, last * 2 / 3, last]
+                if segment.lost == 0, probes.allSatisfy({ !segment.taken.contains($0) }) { continue }
                 let gone = segment.taken.count * PageLayout.page - segment.lost
                 found += gone
                 mapped -= gone

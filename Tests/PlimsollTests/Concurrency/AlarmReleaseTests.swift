@@ -70,15 +70,15 @@ import Testing
 
     @Test func `T30 the thread keeps polling during a far deadline, so that a gap is noticed early`() async {
         // Real threads, on a time that stands still.
-        let looks = Counter()
+        let polls = Counter()
         let time = Timekeeper(elapsed: {
-            looks.add(1)
+            polls.add(1)
             return .zero
         })
         let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time))
         let alarm = alarms.set(.deadline, after: .seconds(3600)) {}
-        let before = looks.value
-        await until("the thread has looked several times") { looks.value > before + 40 }
+        let before = polls.value
+        await until("the thread has polled several times") { polls.value > before + 40 }
         alarm.cancel()
     }
 }

@@ -63,15 +63,15 @@ import Testing
         // A host would log, which is not the library's own telling.
         let manager = ResourceManager(source: ScriptedPressureSource()), parts = manager.parts
         // Counts at the end of what was told before, by the thread that tells.
-        let told = Mutex((count: 0, before: UInt64(0), most: UInt64(0)))
+        let notified = Mutex((count: 0, before: UInt64(0), most: UInt64(0)))
         let admitting = manager.lifecycle.pausables.add(ConcurrencyLimiter("requests", limit: 8))
         let observing = manager.observe(from: .normal, "first") { _ in
             let now = allocation_count()
-            told.withLock { if $0.count > 20 { $0.most = max($0.most, now - $0.before) } }
+            notified.withLock { if $0.count > 20 { $0.most = max($0.most, now - $0.before) } }
         }
         manager.onReport { _ in
             let now = allocation_count()
-            told.withLock { $0 = ($0.count + 1, now, $0.most) }
+            notified.withLock { $0 = ($0.count + 1, now, $0.most) }
         }
         let running = Task { try await manager.run() }
         let report = ActionReport(eventID: 1, action: .release, level: .warning, evidence: .headroom, began: .zero)
@@ -82,18 +82,18 @@ import Testing
             _ = parts.admission.post(level, isQuiescing: level == .warning)
             _ = parts.journal.add(report)
             parts.deliveryWorker.request()
-            await until { told.withLock { $0.count } == round }
+            await until { notified.withLock { $0.count } == round }
         }
         running.cancel()
         try await running.value
-        #expect(told.withLock { $0.most } == 0, "from one event's last listener to the next event's first observer")
+        #expect(notified.withLock { $0.most } == 0, "from one event's last listener to the next event's first observer")
         withExtendedLifetime((admitting, observing)) {}
-        #expect(told.withLock { $0.count } == 200)
+        #expect(notified.withLock { $0.count } == 200)
     }
 
     @Test(.needsLinux) func `T27 K29 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
-        // Each pass has a look between volatile memory and the heap.
-        let source = CountingSource(warmingPasses: 2, looksPerPass: 3)
+        // Each pass has a measurement between volatile memory and the heap.
+        let source = CountingSource(warmingPasses: 2, measurementsPerPass: 3)
         let manager = ResourceManager(source: source)
         source.leaveOutGaps(of: manager)
         let holders = (0..<3).map { FakeVolatile("\($0)", $0 == 0 ? .trivial : .cheap, mebibytes: 20_000) }
@@ -137,20 +137,20 @@ final class CountingSource: PressureSource {
         var atPassStart: UInt64?
         var hand: UInt64 = 0
         var passes = 0
-        var looks = 0
+        var measurements = 0
         var resident = ByteCount.gibibytes(64)
     }
     private let counts = Mutex(Counts())
     private let heartbeat = Mutex<Heartbeat?>(nil)
     private let warmingPasses: Int
-    private let looksPerPass: Int
+    private let measurementsPerPass: Int
     /// Passes after that are not counted: holders have nothing left, so they are shorter.
     private static let mostPasses = 100
 
-    /// - Parameter looksPerPass: calls of `footprint` in a pass.
-    init(warmingPasses: Int, looksPerPass: Int = 2) {
+    /// - Parameter measurementsPerPass: calls of `footprint` in a pass.
+    init(warmingPasses: Int, measurementsPerPass: Int = 2) {
         self.warmingPasses = warmingPasses
-        self.looksPerPass = looksPerPass
+        self.measurementsPerPass = measurementsPerPass
     }
 
     /// Does not count a turn in which `manager` notices that the machine stood still: the way back from that may allocate.
@@ -178,8 +178,8 @@ final class CountingSource: PressureSource {
     func footprint() -> Footprint {
         let now = allocation_count()
         return counts.withLock { counts in
-            counts.looks += 1
-            if counts.looks % looksPerPass > 1 {
+            counts.measurements += 1
+            if counts.measurements % measurementsPerPass > 1 {
                 // Between volatile memory and the heap.
             } else if let start = counts.atPassStart {
                 if counts.passes >= warmingPasses, counts.passes < Self.mostPasses { counts.hand = max(counts.hand, now - start) }

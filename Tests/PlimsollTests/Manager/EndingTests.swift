@@ -74,7 +74,7 @@ import Testing
 
     /// Says what is available when it is asked once more, and that each pass brought 50 MiB, or less.
     private final class PassSource: PressureSource {
-        private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, wakes: 0, looks: 0))
+        private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, wakes: 0, measurements: 0))
 
         var available: ByteCount {
             get { state.withLock { $0.available } }
@@ -100,8 +100,8 @@ import Testing
         }
         func footprint() -> Footprint {
             state.withLock { state in
-                state.looks += 1
-                return Footprint(resident: .gibibytes(1) - state.fall * Double(state.looks), usage: .mebibytes(500))
+                state.measurements += 1
+                return Footprint(resident: .gibibytes(1) - state.fall * Double(state.measurements), usage: .mebibytes(500))
             }
         }
     }

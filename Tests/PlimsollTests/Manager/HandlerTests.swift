@@ -58,20 +58,20 @@ import Testing
 
     @Test func `T6 T7 a blocking observer is named, and the others are served`() async throws {
         try await RunningManager.run { running in
-            let release = Parker(), told = Counter(), blocked = Counter()
+            let release = Parker(), notified = Counter(), blocked = Counter()
             running.manager.observe(from: .warning, "blocker") { event in
                 blocked.add(1)
                 if event.level == .warning { release.park() }
             }
-            running.manager.observe { _ in told.add(1) }
+            running.manager.observe { _ in notified.add(1) }
             await running.available(.mebibytes(150))
             await running.until { blocked.value == 1 }
             await running.available(.mebibytes(150), after: .seconds(6))
-            await running.until { told.value == 1 }
+            await running.until { notified.value == 1 }
             #expect(running.manager.reports.contains { $0.outcome == .overran(["blocker"]) })
-            // Still blocked, so gone around; the other hears the next event.
+            // Still blocked, so gone around; the other receives the next event.
             await running.available(.mebibytes(50), after: .seconds(1))
-            await running.until { told.value == 2 }
+            await running.until { notified.value == 2 }
             #expect(blocked.value == 1)
             release.unpark()
             await running.until { blocked.value == 2 }
@@ -80,25 +80,25 @@ import Testing
 
     @Test func `T6 an observer that blocked through a shortage is notified of the recovery on return, once`() async throws {
         try await RunningManager.run { running in
-            let release = Parker(), told = Counter()
-            let heard = Mutex<[PressureLevel]>([])
+            let release = Parker(), notified = Counter()
+            let received = Mutex<[PressureLevel]>([])
             running.manager.observe(from: .normal, "blocker") { event in
-                heard.withLock { $0.append(event.level) }
+                received.withLock { $0.append(event.level) }
                 if event.level == .warning { release.park() }
             }
-            running.manager.observe(from: .normal) { _ in told.add(1) }
+            running.manager.observe(from: .normal) { _ in notified.add(1) }
             await running.available(.mebibytes(150))
-            await running.until { heard.withLock { $0 } == [.warning] }
+            await running.until { received.withLock { $0 } == [.warning] }
             await running.available(.mebibytes(150), after: .seconds(6))
-            await running.until { told.value == 1 }
+            await running.until { notified.value == 1 }
             await running.available(.mebibytes(50), after: .seconds(1))
-            await running.until { told.value == 2 }
+            await running.until { notified.value == 2 }
             for _ in 0..<6 where running.manager.level > .normal { await running.available(.mebibytes(700), after: .seconds(10)) }
-            await running.until { told.value >= 3 }
-            #expect(running.manager.level == .normal && heard.withLock { $0 } == [.warning])
+            await running.until { notified.value >= 3 }
+            #expect(running.manager.level == .normal && received.withLock { $0 } == [.warning])
             release.unpark()
-            await running.until { heard.withLock { $0.count } > 1 }
-            #expect(heard.withLock { $0 } == [.warning, .normal], "the newest of what it missed")
+            await running.until { received.withLock { $0.count } > 1 }
+            #expect(received.withLock { $0 } == [.warning, .normal], "the newest of what it missed")
         }
     }
 
@@ -166,15 +166,15 @@ import Testing
 
     @Test func `an observer may register, observe and simulate from the callback`() async throws {
         try await RunningManager.run { running in
-            let heard = Counter()
+            let received = Counter()
             running.manager.observe { _ in
-                running.manager.observe { _ in heard.add(1) }
+                running.manager.observe { _ in received.add(1) }
                 running.manager.register(ResourceManagerTests.filledCache())
                 running.manager.simulate(.critical, for: .seconds(1))
-                heard.add(100)
+                received.add(100)
             }
             await running.available(.mebibytes(150))
-            await running.until { heard.value >= 101 }
+            await running.until { received.value >= 101 }
             #expect(running.manager.status.holders.contains { $0.name == "cache" } && running.manager.level == .critical)
         }
     }

@@ -164,11 +164,11 @@ import Testing
         try await RunningManager.run(policy: .init(ladder: .standard.terminating(after: .seconds(1)), isDryRun: true)) { running in
             let cache = Self.filledCache()
             running.manager.register(cache)
-            let told = Counter(), expired = Counter()
-            running.manager.observe { _ in told.add(1) }
+            let notified = Counter(), expired = Counter()
+            running.manager.observe { _ in notified.add(1) }
             let task = running.manager.beginBackgroundTask("work") { _, _ in expired.add(1) }
             for _ in 0..<10 { await running.available(.mebibytes(20), after: .seconds(1)) }
-            await running.until { told.value == 1 }
+            await running.until { notified.value == 1 }
             #expect(cache.count == 100 && expired.value == 0 && task.isActive && running.exits.count == 0)
             let dry = running.manager.reports.filter { $0.outcome == .dryRun }.map(\.action)
             #expect(dry.contains(.release) && dry.contains { if case .expireBackgroundTasks = $0 { true } else { false } })
@@ -195,7 +195,7 @@ import Testing
         func outcome(_ answer: String?, isDryRun: Bool = false, isSimulated: Bool = false) async throws -> [ActionReport.Outcome] {
             let outcomes = Log<ActionReport.Outcome>()
             try await RunningManager.run(policy: .init(isDryRun: isDryRun)) { running in
-                let link = running.manager.carryStandstill {
+                let link = running.manager.onSuspensionRequest {
                     asked.add(1)
                     return answer
                 }

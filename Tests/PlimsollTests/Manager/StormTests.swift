@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    @Test func `the standing properties hold in five hundred storms`() {
+    @Test func `the invariants hold in five hundred storms`() {
         var terminations = 0, recoveries = 0
         let policy = PressurePolicy(ladder: .standard.terminating(after: .seconds(8)))
         for seed in seeds(0..<500) {

@@ -27,7 +27,7 @@ import Testing
             running.manager.register(holder)
             await Self.push(running, others: 400, volatile: 0)
             var held = 0
-            // Each bell brings another look, which leaves half of what was left.
+            // Each wakeup brings another reading, which leaves half of what was left.
             for _ in 0..<20 {
                 _ = holder.fill()
                 held = holder.heldBytes >> 20
@@ -40,9 +40,9 @@ import Testing
 
     @Test func `the margin is kept by giving back, quietly and with a report`() async throws {
         try await RunningManager.run { running in
-            let holder = FakeVolatile(mebibytes: 600), told = Counter()
+            let holder = FakeVolatile(mebibytes: 600), notified = Counter()
             running.manager.register(holder)
-            running.manager.observe(from: .normal) { _ in told.add(1) }
+            running.manager.observe(from: .normal) { _ in notified.add(1) }
             await Self.push(running, others: 400, volatile: 600)
             let margin = Self.margin
             #expect(holder.seen.calls == 0, "free is 24 of 30.7")
@@ -53,7 +53,7 @@ import Testing
             await running.until { running.manager.reports.contains { $0.action == .makeRoom } }
             let report = try #require(running.manager.reports.first)
             #expect(report.releasedVolatile == report.asked && report.released == .zero && report.level == .normal)
-            #expect(told.value == 0 && holder.seen.calls == 1)
+            #expect(notified.value == 0 && holder.seen.calls == 1)
         }
     }
 
@@ -176,10 +176,10 @@ import Testing
             let holder = FakeVolatile(mebibytes: 100)
             running.manager.register(holder)
             for _ in 0..<5 { await Self.push(running, others: 400, volatile: 100, lazyFreed: 7, after: .seconds(1)) }
-            #expect(holder.seen.looks == 0, "no evidence, no look")
+            #expect(holder.seen.checks == 0, "no evidence, no check")
             holder.state.withLock { $0.dropped = 30 << 20 }
             await Self.push(running, others: 400, volatile: 100, lazyFreed: 40, after: .seconds(1))
-            await running.until { holder.seen.looks == 1 }
+            await running.until { holder.seen.checks == 1 }
             await Self.push(running, others: 400, volatile: 70, lazyFreed: 40, after: .seconds(1))
             await running.until { running.manager.reports.count == 1 }
             let report = try #require(running.manager.reports.first)

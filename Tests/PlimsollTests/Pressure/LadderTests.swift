@@ -169,7 +169,7 @@ import Testing
         #expect(announce(.critical, at: 13) == nil, "rests")
         #expect(announce(.critical, at: 28)?.level == .critical, "still so after the rest")
         #expect(announce(.normal, at: 40)?.level == .normal)
-        #expect(announce(.critical, at: 41, evidence: .simulated)?.isSimulated == true, "a rehearsal is always heard")
+        #expect(announce(.critical, at: 41, evidence: .simulated)?.isSimulated == true, "a rehearsal is always reported")
     }
 
     @Test func `K23 the pace follows the danger and the cost of a poll`() {

@@ -152,7 +152,7 @@ import Testing
     }
 }
 
-/// When the next look is due.
+/// The time of the next reading.
 @Suite struct PaceTests {
     private func pace(
         _ available: Int, timeLeft: Duration? = nil, holds: Bool = true, rings: Bool = false, cost: Duration = .zero

@@ -161,8 +161,8 @@ import Testing
 
     /// A cache that fills a group as fast as pages can be touched, beside a service that allocates and frees: how often the manager looks, and what stays free.
     @Test func `a group is filled in few polls, and then the manager is not woken`() {
-        let looks = Mutex(0)
-        let meter = ChargeMeter(wakesWhenRefusing: false) { looks.withLock { $0 += 1 } }
+        let wakeups = Mutex(0)
+        let meter = ChargeMeter(wakesWhenRefusing: false) { wakeups.withLock { $0 += 1 } }
         var room = VolatileRoom(), lookedAt = -1.0, rung = 0, refused = 0, shrunk = 0, late = 0, leastFree = Int.max
         let limit = 512, segment = 2 << 20
         for millisecond in 0..<60_000 {
@@ -172,7 +172,7 @@ import Testing
             if meter.take(segment) { late += second > 1 ? 1 : 0 } else { refused += 1 }
             var held = meter.heldBytes.bytes
             if second > 1, second < 20 || second > 21 { leastFree = min(leastFree, (limit << 20) - others - held) }
-            let count = looks.withLock { $0 }
+            let count = wakeups.withLock { $0 }
             guard count > rung || second - lookedAt >= 0.513 else { continue }
             (rung, lookedAt) = (count, second)
             // The kernel makes room by itself where the manager was late.
@@ -212,7 +212,7 @@ import Testing
         #expect(!due(nil, at: 0, events: 3) && !due(nil, at: 50, events: 3))
         #expect(due(nil, at: 51, events: 4) && !due(nil, at: 51.5, events: 5) && due(nil, at: 52, events: 5))
         #expect(!due(nil, at: 55, events: 5, isTight: true) && due(nil, at: 62, events: 5, isTight: true))
-        #expect(!due(nil, at: 100, events: 5), "idle: not looked")
+        #expect(!due(nil, at: 100, events: 5), "idle: not checked")
     }
 
     @Test func `the probe detects a kernel without MADV_FREE, a locked process, and a kernel that drops at once`() {

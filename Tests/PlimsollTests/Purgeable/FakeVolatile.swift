@@ -12,7 +12,7 @@ final class FakeVolatile: VolatilePurgeable {
         var asked = 0
         var calls = 0
         var largest = 0
-        var looks = 0
+        var checks = 0
         var idleCalls = 0
     }
 
@@ -69,7 +69,7 @@ final class FakeVolatile: VolatilePurgeable {
         let dropped = state.withLock { state in
             defer { state.dropped = 0 }
             state.held -= state.dropped
-            state.looks += 1
+            state.checks += 1
             return state.dropped
         }
         meter.load()?.give(dropped)

@@ -24,7 +24,7 @@ import Testing
         func meanHole() -> ByteCount? { hole }
     }
 
-    /// Asks once after a pass; a millisecond goes by at each look at the clock.
+    /// Asks once after a pass; a millisecond goes by at each reading of the clock.
     @discardableResult
     static func pass(_ giveBack: inout HeapGiveBack, released: ByteCount, asked: ByteCount, fell: ByteCount = .zero) -> Duration {
         let clock = Mutex(Duration.zero)

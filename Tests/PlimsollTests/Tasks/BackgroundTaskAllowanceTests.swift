@@ -160,7 +160,7 @@ import Testing
         two[1].end()
         two[1].end()
         #expect(idle.value == 1 && !tasks.hasLiveTasks)
-        tasks.settle()
+        tasks.finishIfDone()
         #expect(idle.value == 1)
         begin("c", Log()).end()
         #expect(idle.value == 2)

@@ -20,7 +20,7 @@ import Testing
 
     private func handle(_ id: String) { deferred.handle(id) { [runs] _ in runs.add(id) } }
 
-    private func settled() async {
+    private func waitUntilIdle() async {
         await until { deferred.pending.allSatisfy { !$0.isRunning } && !manager.parts.tasks.hasLiveTasks }
     }
 
@@ -32,7 +32,7 @@ import Testing
         clock.advance(by: .seconds(1))
         await until { !runs.all.isEmpty && deferred.pending.isEmpty }
         clock.advance(by: .seconds(120))
-        await settled()
+        await waitUntilIdle()
         #expect(runs.all == ["vacuum"])
     }
 
@@ -49,7 +49,7 @@ import Testing
         #expect(runs.all.isEmpty)
         clock.advance(by: .seconds(1))
         await until { !runs.all.isEmpty }
-        await settled()
+        await waitUntilIdle()
         #expect(runs.all == ["vacuum"])
     }
 
@@ -69,7 +69,7 @@ import Testing
         deferred.schedule("tough", whenAtMost: .critical)
         await until { !runs.all.isEmpty }
         manager.parts.publish(.warning)
-        await settled()
+        await waitUntilIdle()
         #expect(runs.all == ["tough"] && deferred.pending.map(\.id) == ["calm"])
         manager.parts.publish(.normal)
         await until { runs.all.count >= 2 }
@@ -81,7 +81,7 @@ import Testing
         manager.parts.tasks.enterBackground()
         clock.advance(by: .seconds(30))
         deferred.schedule("vacuum")
-        await settled()
+        await waitUntilIdle()
         #expect(runs.all.isEmpty && deferred.pending.map(\.attempts) == [0])
         manager.parts.tasks.enterForeground()
         await until { deferred.pending.isEmpty }
@@ -137,7 +137,7 @@ import Testing
         #expect(deferred.pending.map(\.isRunning) == [true])
         goOn.add(1)
         await until { deferred.pending.isEmpty }
-        await settled()
+        await waitUntilIdle()
         #expect(most.value == 0)
     }
 

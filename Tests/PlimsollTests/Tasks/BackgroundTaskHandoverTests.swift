@@ -14,11 +14,11 @@ import Testing
 
     private func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
 
-    /// Begins a task that hands `pieces` over when it is asked to stop, asks it, and returns where they went.
-    private func expire(_ manager: ResourceManager, handingOver pieces: [[UInt8]]) async -> [String?] {
+    /// Begins a task that hands `payloads` over when it is asked to stop, asks it, and returns where they went.
+    private func expire(_ manager: ResourceManager, handingOver payloads: [[UInt8]]) async -> [String?] {
         let places = Log<String?>()
         let task = manager.beginBackgroundTask("export") { task, _ in
-            for piece in pieces { places.add(task.handOver(piece)) }
+            for payload in payloads { places.add(task.handOver(payload)) }
             task.end()
         }
         await manager.expired(.shutdown)

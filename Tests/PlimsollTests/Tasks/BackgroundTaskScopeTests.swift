@@ -146,14 +146,14 @@ import Testing
     @Test func `more time is requested while a task lives in a shutdown, at the beginning and at each half`() async throws {
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source, policy: PressurePolicy(shutdownBudget: .seconds(60)), time: clock.timekeeper)
-        let asked = Log<Duration>(), told = Counter()
+        let asked = Log<Duration>(), notified = Counter()
         manager.onStopTimeoutExtension { asked.add($0) }
-        let task = manager.beginBackgroundTask("flush") { _, _ in told.add(1) }
+        let task = manager.beginBackgroundTask("flush") { _, _ in notified.add(1) }
         let running = Task { try await manager.run() }
-        await source.settled()
+        await source.waitUntilIdle()
         #expect(asked.all.isEmpty)
         running.cancel()
-        await until { told.value != 0 }
+        await until { notified.value != 0 }
         #expect(asked.all == [.seconds(60)])
         clock.advance(by: .seconds(29))
         #expect(asked.all.count == 1)
@@ -202,15 +202,15 @@ import Testing
         await manager.expired(.operator)
         #expect(!task.isActive)
         let running = Task { try await manager.run() }
-        await source.settled()
+        await source.waitUntilIdle()
         running.cancel()
         try await running.value
         #expect(asked.value == 0)
     }
 
     @Test func `a shutdown that hurries a running sweep keeps the shutdown's deadline`() async {
-        let told = Counter()
-        let task = manager.beginBackgroundTask("hung") { _, _ in told.add(1) }
+        let notified = Counter()
+        let task = manager.beginBackgroundTask("hung") { _, _ in notified.add(1) }
         let names = Log<[String]>()
         manager.parts.tasks.expire(.allowance, within: .seconds(30)) { names.add($0) }
         manager.parts.tasks.expire(.shutdown, within: .seconds(5)) { names.add($0) }

@@ -142,7 +142,7 @@ import Testing
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source)
         let running = Task { try await manager.run() }
-        await source.settled()
+        await source.waitUntilIdle()
         let task = manager.beginBackgroundTask("flush") { task, reason in
             reasons.withLock { $0.append(reason) }
             task.end()

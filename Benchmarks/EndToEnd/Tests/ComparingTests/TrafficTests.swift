@@ -4,22 +4,22 @@ import Testing
 @testable import Comparing
 
 @Suite struct TrafficTests {
-    private func read(_ text: String, piece: Int) -> Answer {
+    private func read(_ text: String, chunk: Int) -> Answer {
         var answer = Answer()
         let bytes = Array(text.utf8)
-        for start in stride(from: 0, to: bytes.count, by: piece) {
-            bytes[start..<min(bytes.count, start + piece)].withUnsafeBytes { answer.read($0) }
+        for start in stride(from: 0, to: bytes.count, by: chunk) {
+            bytes[start..<min(bytes.count, start + chunk)].withUnsafeBytes { answer.read($0) }
         }
         return answer
     }
 
-    @Test func `an answer is read from pieces of any size`() {
+    @Test func `an answer is read from chunks of any size`() {
         let text = "HTTP/1.1 200 OK\r\nX-Cache: hit\r\ncontent-length: 6\r\n\r\n\r\n\r\nab"
-        for piece in 1...text.utf8.count {
-            let answer = read(text, piece: piece)
+        for chunk in 1...text.utf8.count {
+            let answer = read(text, chunk: chunk)
             #expect(
                 answer.isComplete && answer.status == 200 && answer.isHit == true && !answer.isMalformed,
-                "pieces of \(piece)")
+                "chunks of \(chunk)")
         }
     }
 
@@ -28,11 +28,11 @@ import Testing
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab",
     ])
     func `text that is no answer with a length is malformed`(text: String) {
-        #expect(read(text, piece: 1000).isMalformed)
+        #expect(read(text, chunk: 1000).isMalformed)
     }
 
     @Test func `a refusal without a body is complete`() {
-        let answer = read("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", piece: 7)
+        let answer = read("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", chunk: 7)
         #expect(answer.isComplete && answer.status == 503 && answer.isHit == nil)
     }
 

@@ -14,13 +14,13 @@ enum LoadOutcome<Value: Sendable>: Sendable {
     case cancelled
 }
 
-/// A caller in line: a suspended task or a parked thread. The first call that settles the waiter wins.
+/// A caller in line: a suspended task or a parked thread. The first call that completes the waiter wins.
 final class LoadWaiter<Value: Sendable>: Sendable {
     private enum State {
         case new
         case suspended(CheckedContinuation<LoadOutcome<Value>, Never>)
         case parked(Parker)
-        case settled(LoadOutcome<Value>)
+        case completed(LoadOutcome<Value>)
     }
 
     private let state = Mutex(State.new)
@@ -32,10 +32,10 @@ final class LoadWaiter<Value: Sendable>: Sendable {
     func wait() async -> LoadOutcome<Value> {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                if let early = settled(or: .suspended(continuation)) { continuation.resume(returning: early) }
+                if let early = completed(or: .suspended(continuation)) { continuation.resume(returning: early) }
             }
         } onCancel: {
-            _ = settle(.cancelled)
+            _ = complete(.cancelled)
         }
     }
 
@@ -43,26 +43,26 @@ final class LoadWaiter<Value: Sendable>: Sendable {
     func park() -> LoadOutcome<Value> {
         let parker = Parker()
         while true {
-            if let outcome = settled(or: .parked(parker)) { return outcome }
+            if let outcome = completed(or: .parked(parker)) { return outcome }
             parker.park()
         }
     }
 
-    private func settled(or waiting: State) -> LoadOutcome<Value>? {
+    private func completed(or waiting: State) -> LoadOutcome<Value>? {
         let before = state.withLock { state in
             let before = state
-            if case .settled = state {} else { state = waiting }
+            if case .completed = state {} else { state = waiting }
             return before
         }
-        if case .settled(let outcome) = before { return outcome }
+        if case .completed(let outcome) = before { return outcome }
         return nil
     }
 
-    /// Settles the waiter with `outcome`. Returns false if the waiter was settled before.
-    func settle(_ outcome: LoadOutcome<Value>) -> Bool {
+    /// Completes the waiter with `outcome`. Returns false if the waiter was completed before.
+    func complete(_ outcome: LoadOutcome<Value>) -> Bool {
         let before = state.withLock { state in
             let before = state
-            if case .settled = state {} else { state = .settled(outcome) }
+            if case .completed = state {} else { state = .completed(outcome) }
             return before
         }
         switch before {
@@ -73,24 +73,24 @@ final class LoadWaiter<Value: Sendable>: Sendable {
         case .parked(let parker):
             parker.unpark()
             return true
-        case .settled: return false
+        case .completed: return false
         }
     }
 
-    /// True if the waiter has been settled.
-    var isSettled: Bool {
+    /// True if the waiter has been completed.
+    var isCompleted: Bool {
         state.withLock { state in
-            if case .settled = state { true } else { false }
+            if case .completed = state { true } else { false }
         }
     }
 
     /// Offers the load to the waiter. Returns false if another caller must take over the load.
     func offer() -> Bool {
         guard mayLead else {
-            _ = settle(.again)
+            _ = complete(.again)
             return false
         }
-        return settle(.yours)
+        return complete(.yours)
     }
 }
 
@@ -148,7 +148,7 @@ struct LoadLine<Value: Sendable> {
         var gone: [Waiter] = []
         if line.count >= tidiesAt {
             var kept: [Waiter?] = []
-            for waiter in waiters { if waiter.isSettled { gone.append(waiter) } else { kept.append(waiter) } }
+            for waiter in waiters { if waiter.isCompleted { gone.append(waiter) } else { kept.append(waiter) } }
             (line, first) = (kept, 0)
             tidiesAt = max(Self.leastToTidy, line.count * 2)
         }

@@ -77,7 +77,7 @@ extension PurgeableCache {
                     }
                 }
                 if batch.count > 0 { isEmpty = false }
-                settle(batch)
+                finishRemoval(of: batch)
                 return count < most && wantsMore(count, bytes)
             }
         }
@@ -169,7 +169,7 @@ extension PurgeableCache {
                         return next == 0
                     }
                 }
-                settle(batch)
+                finishRemoval(of: batch)
             }
             return true
         }
@@ -203,7 +203,7 @@ extension PurgeableCache {
                     }
                 }
                 count += batch.count
-                settle(batch)
+                finishRemoval(of: batch)
             }
             return true
         }
@@ -243,7 +243,7 @@ extension PurgeableCache {
 
     func putBack(_ batch: Batch) { self.batch.withLock { $0 = batch } }
 
-    func settle(_ batch: Batch) {
+    func finishRemoval(of batch: Batch) {
         // Release all charges before calling a listener: a listener that lowers the limit waits until no more than
         // the limit is counted.
         var cost = 0

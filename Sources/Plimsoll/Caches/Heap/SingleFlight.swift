@@ -241,7 +241,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             )
         }
         // The table's key is destroyed after the lock.
-        withExtendedLifetime(finished) { for waiter in line { _ = waiter.settle(outcome) } }
+        withExtendedLifetime(finished) { for waiter in line { _ = waiter.complete(outcome) } }
     }
 
     private func remove(_ flight: Flight, _ key: Key, from flights: inout [Key: Flight]) -> (key: Key, value: Flight)? {
@@ -304,7 +304,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
                     }
                 }
             } catch {
-                for (_, waiter) in joined { _ = waiter.settle(.cancelled) }
+                for (_, waiter) in joined { _ = waiter.complete(.cancelled) }
                 throw error
             }
         }

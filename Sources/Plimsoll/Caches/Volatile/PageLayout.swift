@@ -44,10 +44,10 @@ enum PageLayout {
     ) {
         var (offset, left, target) = (offset, count, target)
         while left > 0 {
-            let piece = min(left, page - (offset & mask))
-            plimsoll_copy_racing(target, base + offset, piece)
-            target += piece
-            left -= piece
+            let length = min(left, page - (offset & mask))
+            plimsoll_copy_racing(target, base + offset, length)
+            target += length
+            left -= length
             offset = (offset | mask) + 1 + sentinel
         }
     }
@@ -56,9 +56,9 @@ enum PageLayout {
     static func copyIn(_ source: UnsafeRawBufferPointer, _ base: UnsafeMutableRawPointer, _ offset: Int) {
         var (offset, done) = (offset, 0)
         while done < source.count {
-            let piece = min(source.count - done, page - (offset & mask))
-            plimsoll_copy_racing(base + offset, source.baseAddress! + done, piece)
-            done += piece
+            let length = min(source.count - done, page - (offset & mask))
+            plimsoll_copy_racing(base + offset, source.baseAddress! + done, length)
+            done += length
             offset = (offset | mask) + 1 + sentinel
         }
     }

@@ -101,11 +101,11 @@ extension VolatileLog {
         var (from, to) = (PageLayout.advance(source, header.prefix), PageLayout.advance(target, header.prefix))
         var left = header.value
         while left > 0 {
-            let piece = min(left, PageLayout.page - (from & PageLayout.mask), PageLayout.page - (to & PageLayout.mask))
-            plimsoll_copy_racing(base + to, segment.base + from, piece)
-            from = PageLayout.advance(from, piece)
-            to = PageLayout.advance(to, piece)
-            left -= piece
+            let length = min(left, PageLayout.page - (from & PageLayout.mask), PageLayout.page - (to & PageLayout.mask))
+            plimsoll_copy_racing(base + to, segment.base + from, length)
+            from = PageLayout.advance(from, length)
+            to = PageLayout.advance(to, length)
+            left -= length
         }
     }
 

@@ -72,7 +72,7 @@ final class VolatileStore: Sendable {
         return nil
     }
 
-    private enum Look {
+    private enum ProbeResult {
         case found(Found)
         case other
         case taken
@@ -83,7 +83,7 @@ final class VolatileStore: Sendable {
     private func probe(
         _ slot: HashIndex.Slot, _ first: SlotWord, _ hash: UInt64, _ key: UnsafeRawBufferPointer,
         _ isSame: (UnsafeRawBufferPointer) -> Bool
-    ) -> (Look, SlotWord) {
+    ) -> (ProbeResult, SlotWord) {
         var word = first
         while true {
             let result = probe(at: word, slot, hash, key, isSame)
@@ -100,7 +100,7 @@ final class VolatileStore: Sendable {
     private func probe(
         at word: SlotWord, _ slot: HashIndex.Slot, _ hash: UInt64, _ key: UnsafeRawBufferPointer,
         _ isSame: (UnsafeRawBufferPointer) -> Bool
-    ) -> Look {
+    ) -> ProbeResult {
         let record = table[word.segment]
         let generation = record.pointee.generation.load(ordering: .acquiring)
         let address = record.pointee.base.load(ordering: .acquiring)

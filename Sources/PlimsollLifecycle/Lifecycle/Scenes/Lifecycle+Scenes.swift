@@ -46,7 +46,7 @@ extension Lifecycle {
             // The new scene restores the state that the former one saves last.
             await former?.disconnect(cause: .operator)
             scene.restore()
-            _ = try? await scene.settle(.launch, within: self.policy.backgroundDeadline)
+            _ = try? await scene.reconcile(.launch, within: self.policy.backgroundDeadline)
         }
         scene.contents.withLock { $0.connecting = task }
         return scene
@@ -75,7 +75,7 @@ extension Lifecycle {
     }
 
     /// Brings all scenes to their desired states.
-    func settleScenes(_ cause: LifecycleCause, within budget: Duration) async {
+    func reconcileScenes(_ cause: LifecycleCause, within budget: Duration) async {
         await withTaskGroup(of: Void.self) { group in
             for scene in scenes { group.addTask { _ = try? await scene.follow(cause, within: budget) } }
         }

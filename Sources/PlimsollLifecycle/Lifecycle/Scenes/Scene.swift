@@ -181,7 +181,7 @@ public final class Scene: Sendable {
             )
         }
         lifecycle.desired.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }
-        return try await settle(cause, within: lifecycle.policy.backgroundDeadline)
+        return try await reconcile(cause, within: lifecycle.policy.backgroundDeadline)
     }
 
     /// The desired state of the scene.
@@ -192,7 +192,7 @@ public final class Scene: Sendable {
     }
 
     /// Moves the scene to the desired state: after the process on the way up, before the process on the way down.
-    func settle(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
+    func reconcile(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let rises = aim > state
         if rises { try await lifecycle.followScenes(cause) }
         let report = try await follow(cause, within: budget)

@@ -14,7 +14,7 @@ public enum Report {
         }
         if let heap = ResourceManager.heap {
             let isPlausible = heap.allocated > 1024 && heap.active >= heap.allocated && heap.resident >= heap.active
-            words.append(isPlausible ? "sampled" : "nonsense \(heap)")
+            words.append(isPlausible ? "sampled" : "implausible \(heap)")
         }
         print((words + more).joined(separator: " "))
         print(allocator.detail, allocator.remedy.map { "; do: \($0)" } ?? "", separator: "")

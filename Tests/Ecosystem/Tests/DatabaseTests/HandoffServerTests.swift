@@ -9,7 +9,7 @@ import Synchronization
 import TestServers
 import Testing
 
-/// Replicas that hand work over through a real server, and a server that goes away, stands still or lies.
+/// Replicas that hand work over through a real server, and a server that goes away, hangs or lies.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct HandoffServerTests {
     /// Work of several steps, of which it is known who does it when.
     private final class Ledger: Sendable {
@@ -175,7 +175,7 @@ import Testing
         let psql = try #require(ServerProcess.find("psql"))
         #expect(try ServerProcess.run([psql, server.conninfo, "-c", "update plimsoll_handoff set checkpoint = 'xyz'"], log: log) == 0)
         let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(60)) }
-        #expect(error?.isNonsense == true && error?.description.contains("bent") == true)
+        #expect(error?.isMalformed == true && error?.description.contains("bent") == true)
         #expect(try await store.take(["a"], by: "r", for: .seconds(60)) == nil)
         #expect(try await store.setAside(most: 5).first?.problem == "the checkpoint is damaged")
     }
@@ -218,7 +218,7 @@ import Testing
         let other = try DatabaseQueue(path: directory.path("tasks"), configuration: configuration)
         try await other.write { try $0.execute(sql: "UPDATE plimsoll_handoff SET checkpoint = x'414243'") }
         let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(60)) }
-        #expect(error?.isNonsense == true && error?.description.contains("bent") == true)
+        #expect(error?.isMalformed == true && error?.description.contains("bent") == true)
         #expect(try await store.setAside(most: 5).first?.problem == "the checkpoint is damaged")
         // Held by another process for longer than the busy timeout.
         let hasty = try SQLiteTaskHandoff(path: directory.path("tasks"), busyTimeout: .milliseconds(20))

@@ -23,7 +23,7 @@ final class BodyServer: Sendable {
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
             let text = String(buffer: unwrapInboundIn(data))
-            // Requests without a body, each in one piece, as AsyncHTTPClient sends them.
+            // Requests without a body, each in one buffer, as AsyncHTTPClient sends them.
             guard text.hasSuffix("\r\n\r\n") else { return }
             let count = server.byteCount.load(ordering: .relaxed)
             var answer = ByteBuffer(string: "HTTP/1.1 200 OK\r\ncontent-length: \(count)\r\n\r\n")
@@ -58,7 +58,7 @@ final class BodyServer: Sendable {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
             source.push(usage: .gibibytes(1) - available, limit: .gibibytes(1))
-            await source.settled()
+            await source.waitUntilIdle()
             try await body(manager, source)
             group.cancelAll()
             try await group.waitForAll()

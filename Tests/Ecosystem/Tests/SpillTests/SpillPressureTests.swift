@@ -7,7 +7,7 @@ import Testing
 
 /// The queue before the store is memory too: bounded, first to go, and shut while memory is critical.
 @Suite(.timeLimit(.minutes(5))) struct SpillPressureTests {
-    /// A store in this process that can be held up, and that can be told to fail.
+    /// A store in this process that can be held up, and that can be made to fail.
     final class HeldStore: SpillConnection, Sendable {
         struct State {
             var records: [String: [UInt8]] = [:]
@@ -67,7 +67,7 @@ import Testing
         let store = HeldStore(), texts = SpilledTexts(store.store, limits: limits())
         let run = Task { [manager = texts.manager] in try await manager.run() }
         texts.source.push(usage: .mebibytes(100), limit: .gibibytes(1))
-        await texts.source.settled()
+        await texts.source.waitUntilIdle()
         store.hold(true)
         texts.spill(0..<100)
         #expect(texts.spilled.statistics.queuedCount > 90)
@@ -83,7 +83,7 @@ import Testing
         try await run.value
     }
 
-    @Test(arguments: [SpillError.unanswered("told to fail"), .nonsense("told to"), .refused("told to"), .unreachable("told to")])
+    @Test(arguments: [SpillError.unanswered("made to fail"), .malformed("made to fail"), .refused("made to fail"), .unreachable("made to fail")])
     func `a failed removal forgets all records, so that no stale value is found`(problem: SpillError) async throws {
         let store = HeldStore(), texts = SpilledTexts(store.store)
         texts.spill(0..<5)
@@ -120,7 +120,7 @@ import Testing
 
     @Test func `a put that the server may still carry out late is never found after the next change`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store.store)
-        store.fail(.unanswered("held store: told to fail"))
+        store.fail(.unanswered("held store: made to fail"))
         texts.spill(0..<1, "old")
         await until { texts.spilled.statistics.failures == 1 }
         store.fail(nil)
@@ -136,14 +136,14 @@ import Testing
         var limits = limits()
         (limits.shortestPause, limits.longestPause) = (.seconds(3600), .seconds(3600))
         let texts = SpilledTexts(store.store, limits: limits)
-        store.fail(.unreachable("held store: told to fail"))
+        store.fail(.unreachable("held store: made to fail"))
         for key in 0..<3 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
         await until { texts.spilled.statistics.isStoreDown }
         let calls = store.calls
         for key in 10..<50 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
         texts.spill(60..<70)
         #expect(store.calls == calls && texts.spilled.statistics.skipped >= 38 && texts.spilled.statistics.refusedWhileDown >= 10)
-        #expect(texts.spilled.statistics.lastProblem == "held store: told to fail")
+        #expect(texts.spilled.statistics.lastProblem == "held store: made to fail")
     }
 
     @Test func `bent, cut and foreign records are misses`() async throws {

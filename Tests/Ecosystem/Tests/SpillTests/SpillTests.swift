@@ -125,7 +125,7 @@ struct SpillTests {
         #expect(statistics.hits == 0 && statistics.damaged + statistics.failures + statistics.unanswered + statistics.skipped > 0)
     }
 
-    /// Headers of memcached's binary protocol with every status and opcode, lengths that fit and that do not, and pieces of them.
+    /// Headers of memcached's binary protocol with every status and opcode, lengths that fit and that do not, and fragments of them.
     @Test func `a server that lies in the binary protocol gives misses`() async throws {
         var random = SeededGenerator(seed: 7)
         for round in 0..<200 {

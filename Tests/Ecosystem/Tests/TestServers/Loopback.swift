@@ -71,14 +71,14 @@ public enum Loopback {
     }
 }
 
-/// A server that accepts connections and answers each piece that it reads with the same bytes, or never.
+/// A server that accepts connections and answers each chunk that it reads with the same bytes, or never.
 public final class PuppetServer: Sendable {
     public let port: UInt16
     private let file: Int32
     private let connections = Mutex<Set<Int32>>([])
     private let accepted = Atomic<Int>(0)
 
-    /// - Parameter answer: to each piece read; `nil` for silence.
+    /// - Parameter answer: to each chunk read; `nil` for silence.
     public init(answering answer: [UInt8]?) {
         (file, port) = Loopback.listen(backlog: 64)
         Thread.detachNewThread { [self] in

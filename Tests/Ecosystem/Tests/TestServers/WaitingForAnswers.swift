@@ -18,10 +18,10 @@ public func untilAnswer(
             return false
         }
         // Looked at twice, so a millisecond apart.
-        var looks = 0
+        var checks = 0
         await until("a millisecond", sourceLocation: sourceLocation) {
-            looks += 1
-            return looks > 1
+            checks += 1
+            return checks > 1
         }
     }
 }

@@ -58,7 +58,7 @@ import Testing
                 try connection.receive(Connection.body(1), after: pause)
                 waited += pause
             }
-            #expect((60...60 + pause).contains(waited), "\(waited) s in pieces of \(pause) s")
+            #expect((60...60 + pause).contains(waited), "\(waited) s in steps of \(pause) s")
             #expect(try connection.cutOffs("body_too_slow") == 1)
             #expect(try connection.cutOffs("no_request") == 0)
         }

@@ -38,12 +38,12 @@ struct Harness: Sendable {
         return Application(router: router, server: server, configuration: .init(address: .hostname("127.0.0.1", port: 0)))
     }
 
-    /// Runs `body` while the manager runs and has looked once, at 100 MiB of 256 MiB.
+    /// Runs `body` while the manager runs and has read once, at 100 MiB of 256 MiB.
     func running(_ body: @Sendable (Harness) async throws -> Void) async throws {
         source.push(usage: .mebibytes(100), limit: .mebibytes(256))
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
-            await source.settled()
+            await source.waitUntilIdle()
             try await manager.lifecycle.launch()
             try await body(self)
             group.cancelAll()

@@ -34,7 +34,7 @@ struct StatusPageTests {
                 #expect(
                     text.contains("<progress") && text.contains("The last two minutes: now 100 MiB not reclaimable, usage 100 MiB, limit 256 MiB"))
                 #expect(text.contains("id=\"trouble\" role=\"alert\" hidden"))
-                // More than one look has been drawn as a line.
+                // More than one sample has been drawn as a line.
                 #expect(text.contains("class=\"line usage\" d=\"M") && harness.shedding.shedder.counts.admitted["normal"] ?? 0 > 2)
             }
             task.end()

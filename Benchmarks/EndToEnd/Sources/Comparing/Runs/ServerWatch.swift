@@ -4,9 +4,9 @@ import Foundation
 struct ServerWatch {
     private let id: Int32
     private let began = Date()
-    private var lastLook = Date.distantPast
+    private var lastSample = Date.distantPast
     private var sum = 0.0
-    private var looks = 0
+    private var samples = 0
     private(set) var peak = 0
     private(set) var goneAfter: Double?
     private let processorBefore: Double
@@ -19,20 +19,20 @@ struct ServerWatch {
         processorBefore = ProcessorTime.of(id) ?? 0
     }
 
-    var mean: Double { looks == 0 ? 0 : sum / Double(looks) }
+    var mean: Double { samples == 0 ? 0 : sum / Double(samples) }
 
     /// Looks if a fifth of a second has passed.
     mutating func poll() {
         let now = Date()
-        guard goneAfter == nil, now.timeIntervalSince(lastLook) >= Self.interval else { return }
-        lastLook = now
+        guard goneAfter == nil, now.timeIntervalSince(lastSample) >= Self.interval else { return }
+        lastSample = now
         guard let bytes = ResidentSet.bytes(of: id) else {
             goneAfter = now.timeIntervalSince(began)
             return
         }
         if let seconds = ProcessorTime.of(id) { processorSeconds = seconds - processorBefore }
         sum += Double(bytes)
-        looks += 1
+        samples += 1
         peak = max(peak, bytes)
     }
 }

@@ -1,4 +1,4 @@
-/// Reads one answer of HTTP/1.1 with a length from the pieces in which it comes.
+/// Reads one answer of HTTP/1.1 with a length from the chunks in which it comes.
 struct Answer {
     private(set) var status = 0
     /// True for content from the cache, false for content that was made; `nil` for an answer that has no `x-cache`.
@@ -12,12 +12,12 @@ struct Answer {
 
     private static let mostHead = 16 << 10
 
-    /// Takes the next piece.
-    mutating func read(_ piece: UnsafeRawBufferPointer) {
-        guard !piece.isEmpty, !isMalformed else { return }
-        if let left = bodyLeft { return takeBody(piece.count, left) }
+    /// Takes the next chunk.
+    mutating func read(_ chunk: UnsafeRawBufferPointer) {
+        guard !chunk.isEmpty, !isMalformed else { return }
+        if let left = bodyLeft { return takeBody(chunk.count, left) }
         let searched = max(0, head.count - 3)
-        head.append(contentsOf: piece)
+        head.append(contentsOf: chunk)
         guard let end = Self.end(of: head, from: searched) else {
             isMalformed = head.count > Self.mostHead
             return

@@ -23,7 +23,7 @@ public final class LoadGenerator {
 
     /// Seconds for which a request waits for a connection.
     private static let mostWait = 1.0
-    /// Seconds between looks for answers that did not come.
+    /// Seconds between checks for answers that did not come.
     private static let sweepEvery = 0.02
     /// The longest to wait for events at a time.
     private static let longestWait = 0.02
@@ -106,7 +106,7 @@ public final class LoadGenerator {
         if connections[index].send(trace.arrivals[request].request) == .closed { fail(index) }
     }
 
-    // MARK: Hearing
+    // MARK: Receiving
 
     private func proceed(_ index: Int) {
         // Closed since it was found ready.

@@ -63,7 +63,7 @@ final class CacheBatch<Entry: Sendable>: @unchecked Sendable {
 
 /// Memory of an index or of slots, initially zero, at an address that stays valid until freed.
 ///
-/// Larger pieces have pages of their own. The kernel can get the pages back while the address stays mapped; late
+/// Larger allocations have pages of their own. The kernel can get the pages back while the address stays mapped; late
 /// readers find zeros there.
 // Unchecked: memory that its user guards.
 struct CacheAllocation: @unchecked Sendable {
@@ -71,13 +71,13 @@ struct CacheAllocation: @unchecked Sendable {
     let byteCount: Int
     private let isMapped: Bool
 
-    /// Size in bytes from which a piece has pages of its own: smaller pieces would lose too much to rounding.
+    /// Size in bytes from which an allocation has pages of its own: smaller ones would lose too much to rounding.
     static var leastMapped: Int { 32 << 10 }
     /// The same threshold for memory that must stay readable after use: pages can be released to the kernel, and
     /// the heap's memory cannot.
     static var leastMappedForReaders: Int { 8 << 10 }
 
-    /// Allocates a piece, aligned to a cache line.
+    /// Allocates memory, aligned to a cache line.
     init(_ count: Int, leastMapped: Int = leastMapped) {
         if count >= leastMapped {
             let page = plimsoll_page_size()
@@ -144,7 +144,7 @@ struct DetachedTables<Key: Hashable & Sendable, Value: Sendable>: @unchecked Sen
 
     private func end(_ meter: ChargeMeter?) {
         table.slots?.end { SlotLayout<Key, Value>.destroy($0) }
-        for piece in table.others { piece.free() }
+        for allocation in table.others { allocation.free() }
         meter?.give(cost)
     }
 }

@@ -30,10 +30,10 @@ extension CacheTable {
     private var leastMapped: Int { hasReaders ? CacheAllocation.leastMappedForReaders : CacheAllocation.leastMapped }
 
     /// Frees memory that readers may still be reading only when no reader can be left.
-    private mutating func retire(_ piece: CacheAllocation) {
-        guard hasReaders else { return piece.free() }
-        _ = piece.giveBack(0, to: piece.byteCount)
-        retired.append(piece)
+    private mutating func retire(_ allocation: CacheAllocation) {
+        guard hasReaders else { return allocation.free() }
+        _ = allocation.giveBack(0, to: allocation.byteCount)
+        retired.append(allocation)
     }
 
     @inline(__always)
@@ -102,13 +102,13 @@ extension CacheTable {
 
     @inline(never)
     private mutating func rebuildIndex(bits: Int) {
-        let piece = CacheAllocation(4 << bits, leastMapped: leastMapped)
-        let index = CacheIndex(piece.base, bits: bits)
+        let allocation = CacheAllocation(4 << bits, leastMapped: leastMapped)
+        let index = CacheIndex(allocation.base, bits: bits)
         for slot in 0..<UInt32(top) where node(slot).pointee.queue != .free { index.add(slot, node(slot).pointee.hash) }
         // The newcomer that needs the room is in no queue yet, and will be listed next.
         published.pointee.store(index.word, ordering: .releasing)
         retire(cells)
-        cells = piece
+        cells = allocation
     }
 
     /// Empties the index and shrinks it to the smallest size.
@@ -121,9 +121,9 @@ extension CacheTable {
             for place in 0...index.mask { index.clear(place) }
             return nil
         }
-        let piece = CacheAllocation(4 << Self.leastBits)
-        published.pointee.store(CacheIndex(piece.base, bits: Self.leastBits).word, ordering: .relaxed)
-        defer { cells = piece }
+        let allocation = CacheAllocation(4 << Self.leastBits)
+        published.pointee.store(CacheIndex(allocation.base, bits: Self.leastBits).word, ordering: .relaxed)
+        defer { cells = allocation }
         return cells
     }
 }

@@ -76,7 +76,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     /// Frees everything except the contents of the slots.
     mutating func end() {
         cells.free()
-        for piece in retired { piece.free() }
+        for allocation in retired { allocation.free() }
         slots.free()
         costs.free()
         tagged.free()

@@ -166,13 +166,13 @@ enum ReaderSlots {
         var isAnyBorrowed = false
         for number in 0..<used.load(ordering: .acquiring) {
             let reader = reader(number, memory)
-            var looks = 0
+            var attempts = 0
             // Acquires the thread's reads, which are over then.
             while isClosed(reader.activeShard.pointee.load(ordering: .acquiring)) {
                 precondition(reader.base != plimsoll_reader_slot(), "a key's `==` has used the cache that called it")
-                looks += 1
+                attempts += 1
                 // A matter of nanoseconds, unless the reader has been preempted.
-                if looks > 100 { plimsoll_nap(50_000) }
+                if attempts > 100 { plimsoll_nap(50_000) }
             }
             // A thread declares its borrow before leaving.
             let borrowedFrom = reader.borrowedFrom.pointee.load(ordering: .acquiring)

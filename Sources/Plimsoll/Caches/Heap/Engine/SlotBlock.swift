@@ -13,7 +13,7 @@ struct SlotBlock {
     private let pairSize: Int
     /// Capacity in slots.
     private(set) var room = 0
-    private var piece: CacheAllocation?
+    private var allocation: CacheAllocation?
 
     /// Largest number of slots that a link and an index cell can name.
     static var most: Int { Int(SlotNode.none) }
@@ -30,7 +30,7 @@ struct SlotBlock {
         columns.initialize(to: SlotColumns())
     }
 
-    func free() { piece?.free() }
+    func free() { allocation?.free() }
 
     @inline(__always)
     func place(_ slot: UInt32) -> SlotPlace { places[slot] }
@@ -50,7 +50,8 @@ struct SlotBlock {
         var new = max(room * 2, Self.least)
         while new < count { new *= 2 }
         new = min(new, Self.most)
-        let old = piece, next = CacheAllocation(new * (pairSize + SlotNode.byteCount + 1), leastMapped: leastMapped)
+        let old = allocation,
+            next = CacheAllocation(new * (pairSize + SlotNode.byteCount + 1), leastMapped: leastMapped)
         if let old {
             (next.base + new * pairSize).copyMemory(
                 from: old.base + room * pairSize, byteCount: used * SlotNode.byteCount)
@@ -65,7 +66,7 @@ struct SlotBlock {
                 next.base.copyMemory(from: old.base, byteCount: used * pairSize)
             }
         }
-        piece = next
+        allocation = next
         room = new
         columns.pointee.set(next.base, room: new, pairSize)
         return old
@@ -76,10 +77,10 @@ struct SlotBlock {
     /// - Returns: the bytes released.
     @discardableResult
     func trim(to count: Int) -> Int {
-        guard let piece else { return 0 }
+        guard let allocation else { return 0 }
         var bytes = 0, start = 0
         for size in [pairSize, SlotNode.byteCount, 1] {
-            bytes += piece.giveBack(start + count * size, to: start + room * size)
+            bytes += allocation.giveBack(start + count * size, to: start + room * size)
             start += room * size
         }
         return bytes
@@ -87,22 +88,22 @@ struct SlotBlock {
 
     /// Hands the whole block to the caller; the next slot will be in a new block.
     mutating func detach() -> Detached? {
-        defer { (piece, room) = (nil, 0) }
-        return piece.map { Detached(piece: $0, room: room, pairSize: pairSize) }
+        defer { (allocation, room) = (nil, 0) }
+        return allocation.map { Detached(allocation: $0, room: room, pairSize: pairSize) }
     }
 
     /// A block that belongs to no table any more, with the entries in its slots.
     // Unchecked: the block has exactly one owner.
     struct Detached: @unchecked Sendable {
-        fileprivate let piece: CacheAllocation
+        fileprivate let allocation: CacheAllocation
         fileprivate let room: Int
         fileprivate let pairSize: Int
 
         /// Calls `body` with the pair of each slot in use, and frees the block.
         func end(_ body: (UnsafeMutableRawPointer) -> Void) {
-            let nodes = (piece.base + room * pairSize).assumingMemoryBound(to: SlotNode.self)
-            for slot in 0..<room where nodes[slot].queue != .free { body(piece.base + slot * pairSize) }
-            piece.free()
+            let nodes = (allocation.base + room * pairSize).assumingMemoryBound(to: SlotNode.self)
+            for slot in 0..<room where nodes[slot].queue != .free { body(allocation.base + slot * pairSize) }
+            allocation.free()
         }
     }
 }
@@ -113,7 +114,7 @@ typealias PairMove = @Sendable (_ from: UnsafeMutableRawPointer, _ to: UnsafeMut
 /// A column with a number for each slot, allocated only when a slot needs one. Chunks double in size, so growing
 /// moves nothing.
 struct SlotColumn<Element: BitwiseCopyable> {
-    private var pieces: ContiguousArray<CacheAllocation?> = []
+    private var allocations: ContiguousArray<CacheAllocation?> = []
     /// The first chunk has 16 slots, the second 32.
     private static var chunks: Int { 21 }
     private static func chunk(of slot: UInt32) -> Int { 59 - (UInt(slot) + 16).leadingZeroBitCount }
@@ -124,21 +125,23 @@ struct SlotColumn<Element: BitwiseCopyable> {
     /// - Parameter usual: the value of slots until they are set.
     init(usual: Element) { self.usual = usual }
 
-    func free() { for piece in pieces { piece?.free() } }
+    func free() { for allocation in allocations { allocation?.free() } }
 
     /// Resets the column to unused.
     ///
     /// - Returns: the memory, which the caller now owns.
     mutating func detach() -> [CacheAllocation] {
-        defer { pieces = [] }
-        return pieces.compactMap { $0 }
+        defer { allocations = [] }
+        return allocations.compactMap { $0 }
     }
 
-    var isUsed: Bool { !pieces.isEmpty }
+    var isUsed: Bool { !allocations.isEmpty }
 
     private func address(_ slot: UInt32) -> UnsafeMutablePointer<Element>? {
         let chunk = Self.chunk(of: slot)
-        return pieces[chunk].map { $0.base.assumingMemoryBound(to: Element.self) + (Int(slot) + 16 - (16 << chunk)) }
+        return allocations[chunk].map {
+            $0.base.assumingMemoryBound(to: Element.self) + (Int(slot) + 16 - (16 << chunk))
+        }
     }
 
     subscript(slot: UInt32) -> Element { isUsed ? address(slot)?.pointee ?? usual : usual }
@@ -146,7 +149,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
     /// Starts storing a number for each slot; the first `count` slots get `element`.
     mutating func use(_ count: Int, filledWith element: Element) {
         guard !isUsed else { return }
-        pieces = ContiguousArray(repeating: nil, count: Self.chunks)
+        allocations = ContiguousArray(repeating: nil, count: Self.chunks)
         for slot in 0..<UInt32(count) {
             reserve(slot)
             set(slot, element)
@@ -156,8 +159,8 @@ struct SlotColumn<Element: BitwiseCopyable> {
     /// Allocates room for `slot`, if the column is in use.
     mutating func reserve(_ slot: UInt32) {
         let chunk = Self.chunk(of: slot)
-        guard isUsed, pieces[chunk] == nil else { return }
-        pieces[chunk] = CacheAllocation((16 << chunk) * MemoryLayout<Element>.stride)
+        guard isUsed, allocations[chunk] == nil else { return }
+        allocations[chunk] = CacheAllocation((16 << chunk) * MemoryLayout<Element>.stride)
     }
 
     func set(_ slot: UInt32, _ element: Element) { if isUsed { address(slot)?.pointee = element } }
@@ -165,21 +168,21 @@ struct SlotColumn<Element: BitwiseCopyable> {
     /// Releases the memory behind the first `count` slots.
     mutating func trim(to count: Int) -> Int {
         var bytes = 0
-        for chunk in pieces.indices {
-            guard let piece = pieces[chunk] else { continue }
+        for chunk in allocations.indices {
+            guard let allocation = allocations[chunk] else { continue }
             let kept = count - ((16 << chunk) - 16)
             if kept <= 0 {
-                pieces[chunk] = nil
-                piece.free()
-                bytes += piece.byteCount
+                allocations[chunk] = nil
+                allocation.free()
+                bytes += allocation.byteCount
             } else {
-                bytes += piece.giveBack(kept * MemoryLayout<Element>.stride, to: piece.byteCount)
+                bytes += allocation.giveBack(kept * MemoryLayout<Element>.stride, to: allocation.byteCount)
             }
         }
         return bytes
     }
 
-    var byteCount: Int { pieces.reduce(0) { $0 + ($1?.byteCount ?? 0) } }
+    var byteCount: Int { allocations.reduce(0) { $0 + ($1?.byteCount ?? 0) } }
 }
 
 /// Addresses of a shard's columns. An index cell names a slot by its number plus one, so each address is that of

@@ -5,7 +5,7 @@ import Synchronization
 // The current state of all units.
 extension SupervisorLoop {
     /// Releases memory that was needed only for the start, once all units are started and nothing is due.
-    func settleDown() {
+    func trimAfterStart() {
         isFresh = false
         CleanPages.release()
         // The pages used by a decision are read now, and stay resident for the time when memory is short.
@@ -20,13 +20,13 @@ extension SupervisorLoop {
     func checkLocks(of run: UnitRun) {
         let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || fleetWatch.current.timeLeft != nil
         if run.locks.areHeld == nil, isNeeded {
-            run.locks.saw(
+            run.locks.record(
                 !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
         }
         guard run.locks.isDue(at: now) else { return }
         run.locks.startCheck(at: now)
         let id = run.id, since = run.since, asked = now, group = run.group, supervisor = supervisor
-        lookout.work {
+        readWorker.work {
             supervisor.ask(
                 .locks(id, since: since, asked: asked, areHeld: !LockTable.holders(among: group.processes).isEmpty))
         }
@@ -95,5 +95,5 @@ struct LockCheck: Equatable {
     }
 
     /// Records the result of a check on the supervisor's own thread.
-    mutating func saw(_ areHeld: Bool, at now: Duration) { (self.areHeld, asked) = (areHeld, now) }
+    mutating func record(_ areHeld: Bool, at now: Duration) { (self.areHeld, asked) = (areHeld, now) }
 }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-@Suite struct WordsTests {
+@Suite struct UnreadMessageTests {
     private let directory = Fixture.Directory()
 
     @Test func `C43 K33 bytes sent and not taken yet are known to be waiting`() throws {

@@ -14,7 +14,7 @@ extension SupervisorLoop {
             switch token & 3 {
             case Token.child: childEnded(run)
             case Token.events: groupChanged(run)
-            case Token.speech: receiveNotices(of: run)
+            case Token.messages: receiveNotices(of: run)
             default:
                 run.pressure.turn()
                 if run.pressure.isBlocked { rest(token, run.pressure.file) }
@@ -42,36 +42,36 @@ extension SupervisorLoop {
     private func take(_ event: ChannelServer.Event) {
         switch event {
         case .opened(let peer):
-            guard let run = byName[peer.unit], peer.id > run.speech.peersBefore else { return }
+            guard let run = byName[peer.unit], peer.id > run.messages.peersBefore else { return }
             // A newer link represents the unit only after the older one has closed.
-            run.speech.add(peer.id)
-            if run.peer == nil { heedNextLink(of: run) }
+            run.messages.add(peer.id)
+            if run.peer == nil { useNextLink(of: run) }
         case .closed(let peer, _):
             guard let run = byName[peer.unit] else { return }
-            run.speech.remove(peer.id)
+            run.messages.remove(peer.id)
             guard run.peer == peer.id else { return }
             // The statements of a closed link may no longer be true.
             (run.peer, run.tokens, run.tokensEnd, run.isReady, run.isSaved, run.saysLocks) = (
                 nil, 0, nil, false, false, false
             )
-            run.asksToStandSince = nil
-            heedNextLink(of: run)
+            run.suspensionRequestedAt = nil
+            useNextLink(of: run)
         case .message(let peer, let message, let number):
-            guard let run = byName[peer.unit], run.isAlive, peer.id > run.speech.peersBefore else { return }
+            guard let run = byName[peer.unit], run.isAlive, peer.id > run.messages.peersBefore else { return }
             if run.peer == peer.id { return take(message, of: run, number) }
-            guard run.speech.note(message, number, of: peer.id) else { return }
+            guard run.messages.note(message, number, of: peer.id) else { return }
             // This request needs an answer now and can't wait for another process to end.
             if case .keepAlive = message { channel.send(.keepAlive(answerTo: number, accepted: false), to: peer.id) }
         }
     }
 
     /// Makes the longest-waiting link represent the unit. Messages sent before stay valid.
-    private func heedNextLink(of run: UnitRun) {
-        guard let (peer, words) = run.speech.takeNext() else { return }
+    private func useNextLink(of run: UnitRun) {
+        guard let (peer, messages) = run.messages.takeNext() else { return }
         run.peer = peer
         if run.notified > .normal { channel.send(.level(run.notified), to: peer) }
         guard run.isAlive else { return }
-        for (message, number) in words {
+        for (message, number) in messages {
             // Already answered.
             if case .keepAlive = message { continue }
             take(message, of: run, number)
@@ -92,7 +92,7 @@ extension SupervisorLoop {
                 run.goOn(at: now)
             }
         case .tasks(let count, let until): (run.tokens, run.tokensEnd) = (count, until.map { now + $0 })
-        case .suspend: run.asksToStandSince = now
+        case .suspend: run.suspensionRequestedAt = now
         case .saved(let isSaved): run.isSaved = isSaved
         case .locks(let areHeld): run.saysLocks = areHeld
         case .keepAlive(let interval):
@@ -135,11 +135,11 @@ extension SupervisorLoop {
         if run.child == nil, run.isAlive, isEmpty { return ended(run) }
         // Another party started the unit again.
         if !run.isOurs, run.state == .stopped, !isEmpty, !run.isLeaving, !isStopping { return began(run) }
-        if run.isObserved { return seeStandstill(run) }
+        if run.isObserved { return followFreezer(run) }
         guard run.state == .suspending, run.group.isFrozen else { return }
         run.enter(.suspended, at: now)
         run.weigh()
-        settle(run, failure: nil)
+        completeOperation(of: run, failure: nil)
     }
 
     /// Handles the end of the unit's last process.
@@ -150,11 +150,11 @@ extension SupervisorLoop {
         letGrow(run)
         run.enter(.stopped, at: now)
         run.weigh()
-        run.forgetWords()
-        run.speech.forget(upTo: channel.lastID)
+        run.forgetMessages()
+        run.messages.forget(upTo: channel.lastID)
         // The next process learns of a level by a new notice.
         _ = run.pressure.announce(.normal)
-        settle(run, failure: run.underWay?.decision.action == .suspend ? "the unit has ended" : nil)
+        completeOperation(of: run, failure: run.underWay?.decision.action == .suspend ? "the unit has ended" : nil)
         let stops = isStopping && !options.leavesUnits
         if run.isLeaving || stops { forget(run) }
         if stops { stopNext() }
@@ -173,16 +173,16 @@ extension SupervisorLoop {
             }
             watchdogDue = now + .seconds(1)
         }
-        watchedWarden = (0, -1)
-        watchWarden()
+        watchedGuard = (0, -1)
+        watchGuard()
     }
 
     /// Watches a guard that replaced an unresponsive one.
-    func watchWarden() {
-        guard watchedWarden.pid != thawWatchdog.pid, thawWatchdog.descriptor >= 0 else { return }
+    func watchGuard() {
+        guard watchedGuard.pid != thawWatchdog.pid, thawWatchdog.descriptor >= 0 else { return }
         // The former guard's descriptor is closed.
-        supervisor.queue.forget(watchedWarden.file)
-        watchedWarden = (thawWatchdog.pid, thawWatchdog.descriptor)
-        supervisor.queue.watch(watchedWarden.file, for: .readable, Token.thawWatchdog)
+        supervisor.queue.forget(watchedGuard.file)
+        watchedGuard = (thawWatchdog.pid, thawWatchdog.descriptor)
+        supervisor.queue.watch(watchedGuard.file, for: .readable, Token.thawWatchdog)
     }
 }

@@ -8,11 +8,11 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// Which processes may speak for a unit, and by which sockets.
+/// Which processes may send for a unit, and by which sockets.
 @Suite(
-    .serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
+    .serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"),
     .needs(getuid() == 0, "only root can be somebody else"))
-struct RunningSpeakersTests {
+struct RunningSendersTests {
     /// `say_it(TEXT)` by sd_notify(3), again while the queue is full; `link_up` returns a link that has said hello; `become(USER)` for good; `await_file(PATH)`.
     private static let words = #"""
         $| = 1;
@@ -53,7 +53,7 @@ struct RunningSpeakersTests {
             become(65534);
             say_it("MAINPID=$$"); say_it("STOPPING=1"); say_it("WATCHDOG=trigger"); say_it("FDSTOREREMOVE=1\\nFDNAME=x"); say_it("WATCHDOG_USEC=1000");
             my $l = eval { link_up() };
-            if ($l) { syswrite($l, "2 saved is=yes\\n"); sysread($l, my $t, 100); open(my $f, '>', '\(directory.path)/heard'); print $f $t; close $f }
+            if ($l) { syswrite($l, "2 saved is=yes\\n"); sysread($l, my $t, 100); open(my $f, '>', '\(directory.path)/received'); print $f $t; close $f }
             mark('\(directory.path)/worker'); sleep 1000 while 1;
         }
         """
@@ -67,14 +67,14 @@ struct RunningSpeakersTests {
         #expect(fleet.state("web") == .running && RunningFleet.isRunning(main) && fleet.report("web")?.isSaved == false)
         #expect(fleet.report("web")?.isWarnable == false)
         #expect(
-            (try? GroupText.read("\(directory.path)/heard").get()).map { String(decoding: $0, as: UTF8.self) }
+            (try? GroupText.read("\(directory.path)/received").get()).map { String(decoding: $0, as: UTF8.self) }
                 == "1 refused because=unknown-process\n")
         let line = "user 65534: notifyAccess: main allows the main process, its user and root"
         #expect(fleet.problems.allSatisfy { $0.hasPrefix("web: ") && $0.hasSuffix(line) }, "\(fleet.problems)")
         #expect(await fleet.stop())
     }
 
-    @Test func `notifyAccess all lets a worker speak for the unit, and none lets no process speak`() async throws {
+    @Test func `notifyAccess all lets a worker send for the unit, and none lets no process send`() async throws {
         // The worker stays here, too.
         let ready = "if (!fork) { become(65534); say_it('READY=1'); sleep 1000 while 1 } sleep 1000 while 1"
         let all = perl("all", ready) { ($0.notify, $0.notifyAccess) = (true, .all) }
@@ -90,7 +90,7 @@ struct RunningSpeakersTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `C43 a newer link speaks for the unit once the older one has closed, with the newer link's earlier words`() async throws {
+    @Test func `C43 a newer link represents the unit once the older one has closed, with the newer link's earlier messages`() async throws {
         let path = directory.path
         let script = """
             my $one = link_up(); syswrite($one, "2 saved is=no\\n3 locks held=yes\\n"); await_file('\(path)/second');
@@ -140,7 +140,7 @@ struct RunningSpeakersTests {
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
     }
 
-    @Test func `a unit of a former supervisor is heard by the next one at the same socket`() async throws {
+    @Test func `a unit of a former supervisor reaches the next one at the same socket`() async throws {
         let script = "await_file('\(directory.path)/go'); until (say_it('STOPPING=1')) { select(undef, undef, undef, 0.01) } sleep 1000 while 1"
         let unit = perl("web", "$SIG{TERM} = 'IGNORE'; " + script)
         let first = try fleet([unit]) { $0.leavesUnits = true }
@@ -179,17 +179,17 @@ struct RunningSpeakersTests {
                 sender.waitForEnd()
             }
         }
-        let begin = ContinuousClock.now, looks = fleet.supervisor.looks.load(ordering: .relaxed)
+        let begin = ContinuousClock.now, evaluations = fleet.supervisor.evaluations.load(ordering: .relaxed)
         #expect(await fleet.waits { has("well") })
         #expect(fleet.state("web") == .running && fleet.problems.isEmpty, "\(fleet.problems)")
-        let looked = fleet.supervisor.looks.load(ordering: .relaxed) - looks
+        let count = fleet.supervisor.evaluations.load(ordering: .relaxed) - evaluations
         // Once in 20 ms at most, however long this took, and a few times for what is no word.
         let ticks = Int((ContinuousClock.now - begin) / .milliseconds(20))
-        #expect(looked <= ticks + 20, "\(looked) looks in \(ticks) ticks")
+        #expect(count <= ticks + 20, "\(count) evaluations in \(ticks) ticks")
         #expect(await fleet.stop())
     }
 
-    @Test func `A7 words above the rate are read later, and the supervisor sleeps meanwhile`() async throws {
+    @Test func `A7 messages above the rate are read later, and the supervisor sleeps meanwhile`() async throws {
         let words = 1500
         let script = """
             await_file('\(directory.path)/go'); for (1..\(words)) { say_it('STATUS=1') or die $! } mark('\(directory.path)/said'); sleep 1000 while 1
@@ -205,14 +205,14 @@ struct RunningSpeakersTests {
         let queue = (try? GroupText.read("/proc/sys/net/unix/max_dgram_qlen").get()).flatMap { Int(String(decoding: $0.dropLast(), as: UTF8.self)) }
         let held = try #require(queue) + 2
         #expect(passed >= .milliseconds(words - 512 - held), "\(passed)")
-        // One for each word at most, two for each rest, one for each look.
+        // One for each message at most, two for each pause, one for each evaluation.
         let most = words + 2 * Int(passed / .milliseconds(50)) + Int(passed / .milliseconds(20)) + 50
         #expect(turns <= most, "\(turns) turns in \(passed)")
         #expect(fleet.state("web") == .running && fleet.problems.isEmpty, "\(fleet.problems)")
         #expect(await fleet.stop())
     }
 
-    @Test func `A7 a word queued at a resting socket is read before the unit is killed for silence`() async throws {
+    @Test func `A7 a message queued at a paused socket is read before the unit is killed for silence`() async throws {
         let path = directory.path
         let web = """
             say_it('WATCHDOG_USEC=2000000'); mark('\(path)/armed'); await_file('\(path)/rests');
@@ -261,24 +261,24 @@ struct RunningSpeakersTests {
     }
 
     @Test func `K38 a process that sends often is looked up once, and a new process with that pid again`() throws {
-        let cache = SpeakerCache(), child = try Workbench.shell("exec sleep 1000", in: nil).child
+        let cache = SenderCache(), child = try Workbench.shell("exec sleep 1000", in: nil).child
         var finds = 0
-        func speak(_ user: UInt32 = 0, isKnown: Bool = false, at now: Duration, run: UInt64? = 7) -> UInt64? {
-            cache.speaker(child.pid, as: user, isKnown: isKnown, at: now) {
+        func send(_ user: UInt32 = 0, isKnown: Bool = false, at now: Duration, run: UInt64? = 7) -> UInt64? {
+            cache.sender(child.pid, as: user, isKnown: isKnown, at: now) {
                 finds += 1
                 return .init(run: run, users: [0])
             }.run
         }
-        for _ in 0..<1000 { #expect(speak(at: .seconds(1)) == 7) }
+        for _ in 0..<1000 { #expect(send(at: .seconds(1)) == 7) }
         #expect(finds == 1)
         // Of another user, and after a while, it is asked for anew.
-        _ = speak(5, at: .seconds(1))
-        #expect(finds == 2 && speak(at: .milliseconds(2500)) == 7 && finds == 3)
+        _ = send(5, at: .seconds(1))
+        #expect(finds == 2 && send(at: .milliseconds(2500)) == 7 && finds == 3)
         child.signal(SIGKILL)
         child.waitForEnd()
         // The number may be another's by now.
-        #expect(speak(at: .milliseconds(2500), run: nil) == nil && finds == 4)
+        #expect(send(at: .milliseconds(2500), run: nil) == nil && finds == 4)
         // Once a stranger, it may have become a unit's.
-        #expect(speak(isKnown: true, at: .milliseconds(2500)) == 7 && finds == 5)
+        #expect(send(isKnown: true, at: .milliseconds(2500)) == 7 && finds == 5)
     }
 }

@@ -5,12 +5,12 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-@Suite(.serialized) struct PushOutTests {
+@Suite(.serialized) struct UnitReclaimTests {
     @Test(.needs(Workbench.hasSwap && Workbench.hasFreezer, "no swap, memory.reclaim or freezer here", or: .virtualMachine))
-    func `T31 a frozen unit is pushed out to swap, and reads the same memory after the thaw`() throws {
+    func `T31 a frozen unit is swapped out, and reads the same memory after the thaw`() throws {
         let group = try Workbench.root().make("web")
         // Eight million letters that the shell keeps, of which no page is like another. It reads them again when its child ends: a trapped signal can be
-        // heard before a `wait` that then waits for ever.
+        // delivered before a `wait` that then waits for ever.
         let (child, output) = try Workbench.shell(
             """
             text=$(head -c 6000000 /dev/urandom | base64); sleep 1000 & echo $!
@@ -22,7 +22,7 @@ import Testing
         try group.freeze()
         #expect(group.waitUntilFrozen(Workbench.limit))
         let charge = try #require(group.charge), swapped = try #require(group.swapped)
-        let pushed = try group.pushOut(.mebibytes(6))
+        let pushed = try group.reclaim(.mebibytes(6))
         #expect(pushed.bytes > .mebibytes(3))
         #expect(try #require(group.charge) < charge - .mebibytes(3))
         #expect(try #require(group.swapped) > swapped + .mebibytes(3))

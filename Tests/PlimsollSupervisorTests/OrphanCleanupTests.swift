@@ -5,7 +5,7 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-@Suite struct LeashTests {
+@Suite struct OrphanCleanupTests {
     @Test func `processes that a test has started end with a killed test, in a group and without one`() async throws {
         let directory = Fixture.Directory(), path = directory.path + "/started"
         defer { unlink(path) }

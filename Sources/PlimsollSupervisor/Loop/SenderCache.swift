@@ -7,8 +7,8 @@ import PlimsollLinux
 ///
 /// An entry is valid as long as a pidfd shows that the process lives. A later process with the same number is looked up
 /// again (K38).
-final class SpeakerCache {
-    struct Speaker {
+final class SenderCache {
+    struct Sender {
         /// The ID of the unit's run; `nil` for a process of no unit.
         let run: UInt64?
         let users: Set<UInt32>
@@ -16,11 +16,11 @@ final class SpeakerCache {
 
     private final class Entry {
         let descriptor: Int32
-        let speaker: Speaker
+        let sender: Sender
         let at: Duration
 
-        init(_ descriptor: Int32, _ speaker: Speaker, _ at: Duration) {
-            (self.descriptor, self.speaker, self.at) = (descriptor, speaker, at)
+        init(_ descriptor: Int32, _ sender: Sender, _ at: Duration) {
+            (self.descriptor, self.sender, self.at) = (descriptor, sender, at)
         }
         deinit { close(descriptor) }
 
@@ -42,23 +42,23 @@ final class SpeakerCache {
     ///     the cached users.
     ///   - isKnown: true if the process is known to belong to a unit, so an entry for an unknown process does not
     ///     apply.
-    func speaker(_ process: Int32, as user: UInt32, isKnown: Bool, at now: Duration, find: () -> Speaker) -> Speaker {
+    func sender(_ process: Int32, as user: UInt32, isKnown: Bool, at now: Duration, find: () -> Sender) -> Sender {
         if let entry = entries[process] {
             let isFresh = now >= entry.at && now - entry.at < Self.lifetime
-            let holds = entry.speaker.run == nil ? !isKnown : entry.speaker.users.contains(user)
-            if isFresh, holds, entry.isAlive { return entry.speaker }
+            let holds = entry.sender.run == nil ? !isKnown : entry.sender.users.contains(user)
+            if isFresh, holds, entry.isAlive { return entry.sender }
             entries[process] = nil
         }
         lookups += 1
         // Opened before the lookup: the result then belongs to this process, or the descriptor shows that the process
         // has ended.
         let descriptor = plimsoll_pidfd_open(process)
-        let speaker = find()
+        let sender = find()
         if descriptor >= 0 {
             if entries.count >= Self.most { entries.removeAll(keepingCapacity: true) }
-            entries[process] = Entry(descriptor, speaker, now)
+            entries[process] = Entry(descriptor, sender, now)
         }
-        return speaker
+        return sender
     }
 }
 
@@ -85,9 +85,9 @@ struct UnitMessages {
     }
 
     /// Removes and returns the link that has waited longest, with its messages, oldest first.
-    mutating func takeNext() -> (peer: UInt64, words: [(message: ChildMessage, number: UInt64)])? {
-        guard let peer = waiting.keys.min(), let words = waiting.removeValue(forKey: peer) else { return nil }
-        return (peer, words.values.sorted { $0.number < $1.number })
+    mutating func takeNext() -> (peer: UInt64, messages: [(message: ChildMessage, number: UInt64)])? {
+        guard let peer = waiting.keys.min(), let messages = waiting.removeValue(forKey: peer) else { return nil }
+        return (peer, messages.values.sorted { $0.number < $1.number })
     }
 
     /// Discards the links of ended processes; `last` is the newest connection that one of them can have.

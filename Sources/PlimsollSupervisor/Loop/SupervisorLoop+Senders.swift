@@ -24,22 +24,22 @@ extension SupervisorLoop {
         }
         try channel.listen(for: name, access)
         if case .user = access { run.pressure.admit(access) }
-        run.speech.notices = socket
-        supervisor.queue.watch(socket.file, for: .readable, Token.of(run.id, Token.speech))
+        run.messages.notices = socket
+        supervisor.queue.watch(socket.file, for: .readable, Token.of(run.id, Token.messages))
     }
 
     func closeSockets(of run: UnitRun) {
-        if let socket = run.speech.notices { supervisor.queue.unwatch(socket.file) }
-        run.speech.notices = nil
+        if let socket = run.messages.notices { supervisor.queue.unwatch(socket.file) }
+        run.messages.notices = nil
         channel.stopListening(for: run.unit.name)
-        for part in [Token.speech, Token.pressure] { resting[Token.of(run.id, part)] = nil }
+        for part in [Token.messages, Token.pressure] { resting[Token.of(run.id, part)] = nil }
     }
 
     /// Opens the sockets to any user until the user of the new process is known.
     func readmit(_ run: UnitRun) { admit(access(of: run.unit), to: run) }
 
     private func admit(_ access: SocketAccess, to run: UnitRun) {
-        run.speech.notices?.admit(access)
+        run.messages.notices?.admit(access)
         channel.admit(access, for: run.unit.name)
         if run.unit.socketOwner != nil { run.pressure.admit(access) }
     }
@@ -55,7 +55,7 @@ extension SupervisorLoop {
 
     /// Closes open sockets to other users once these have sent too many descriptors that can't be closed.
     private func shutOut(_ run: UnitRun) {
-        guard run.unit.socketOwner == nil, let socket = run.speech.notices, socket.access == .everyone,
+        guard run.unit.socketOwner == nil, let socket = run.messages.notices, socket.access == .everyone,
             ForeignCloser.shared.isFull("")
         else {
             return
@@ -69,8 +69,10 @@ extension SupervisorLoop {
     }
 
     /// Returns the variables that name the unit's sockets to its processes.
-    func speechEnvironment(of run: UnitRun) -> [String: String] {
-        (run.speech.notices?.environment ?? notices.environment).merging(channel.environment(of: run.unit.name)) { $1 }
+    func socketEnvironment(of run: UnitRun) -> [String: String] {
+        (run.messages.notices?.environment ?? notices.environment).merging(channel.environment(of: run.unit.name)) {
+            $1
+        }
     }
 
     // MARK: - Senders
@@ -79,14 +81,14 @@ extension SupervisorLoop {
     /// may send, so this must be cheap.
     func unit(of process: Int32, user: UInt32) -> UnitRun? {
         let main = byProcess[process]
-        let speaker = speakers.speaker(process, as: user, isKnown: main != nil, at: now) {
+        let sender = senders.sender(process, as: user, isKnown: main != nil, at: now) {
             guard let run = main ?? member(process) else { return .init(run: nil, users: []) }
             return .init(run: run.id, users: ProcessTable.users(of: process))
         }
-        guard let run = main ?? speaker.run.flatMap({ runs[$0] }), main != nil || run.isAlive else { return nil }
+        guard let run = main ?? sender.run.flatMap({ runs[$0] }), main != nil || run.isAlive else { return nil }
         // The sender may have ended, and a unit's process may have the reused number (K38). A process with another user
         // did not send the message. The supervisor's own user is exempt.
-        return user == geteuid() || speaker.users.contains(user) ? run : nil
+        return user == geteuid() || sender.users.contains(user) ? run : nil
     }
 
     private func member(_ process: Int32) -> UnitRun? {
@@ -100,7 +102,7 @@ extension SupervisorLoop {
     }
 
     /// Returns true if a process of the unit may send for the unit, under `notifyAccess`.
-    func maySpeak(_ process: Int32, user: UInt32, for run: UnitRun) -> Bool {
+    func maySend(_ process: Int32, user: UInt32, for run: UnitRun) -> Bool {
         switch run.unit.notifyAccess {
         case .none: return false
         case .all: return true
@@ -110,7 +112,7 @@ extension SupervisorLoop {
             if user == 0 || process == run.child?.pid { return true }
             // Another process of the main process's user could make the main process send the same.
             guard let main = run.child else { return user == geteuid() }
-            return speakers.speaker(main.pid, as: user, isKnown: true, at: now) {
+            return senders.sender(main.pid, as: user, isKnown: true, at: now) {
                 .init(run: run.id, users: ProcessTable.users(of: main.pid))
             }.users
                 .contains(user)
@@ -120,7 +122,7 @@ extension SupervisorLoop {
     /// Returns the unit that a link may represent.
     func linkUnit(_ process: Int32, _ user: UInt32) -> String? {
         guard let run = unit(of: process, user: user) else { return nil }
-        guard maySpeak(process, user: user, for: run) else {
+        guard maySend(process, user: user, for: run) else {
             refuse(process, user, of: run, "a link")
             return nil
         }
@@ -142,11 +144,11 @@ extension SupervisorLoop {
     /// Reads messages from a unit's socket, or from the one for units that the supervisor did not start. Unread
     /// messages keep the socket readable.
     func receiveNotices(of run: UnitRun? = nil) {
-        let token = run.map { Token.of($0.id, Token.speech) } ?? Token.notices
-        guard resting[token] == nil, let socket = run.map(\.speech.notices) ?? notices else { return }
+        let token = run.map { Token.of($0.id, Token.messages) } ?? Token.notices
+        guard resting[token] == nil, let socket = run.map(\.messages.notices) ?? notices else { return }
         if let run { shutOut(run) }
         for _ in 0..<Self.mostAtOnce {
-            let mayGoOn = run?.speech.allowance.spend(at: now) ?? commonAllowance.spend(at: now)
+            let mayGoOn = run?.messages.allowance.spend(at: now) ?? commonAllowance.spend(at: now)
             guard mayGoOn, !socket.isBlocked else { return rest(token, socket.file) }
             guard take(socket.receiveOne()) else { return }
         }
@@ -154,7 +156,7 @@ extension SupervisorLoop {
 
     /// Reads all pending messages before an action on a unit for a missing message.
     func receivePending(_ run: UnitRun) {
-        for socket in [run.speech.notices, notices] {
+        for socket in [run.messages.notices, notices] {
             for _ in 0..<Self.mostAtOnce { guard let socket, take(socket.receiveOne()) else { break } }
         }
     }

@@ -7,7 +7,7 @@ import Plimsoll
 ///
 /// What tests start is in groups of their own prefix, or has a variable of this run's. The signal for a parent's death (PR_SET_PDEATHSIG) would not do: it comes
 /// when the thread ends that started the child, and those of the cooperative pool come and go; and some units must outlive their supervisor's thread.
-enum Leash {
+enum OrphanCleanup {
     /// The variable that what tests start has.
     static let variable = "TEST_RUN_OWNER"
 

@@ -1,8 +1,8 @@
 import Plimsoll
 import Synchronization
 
-/// The outcome of settling the environment on the way back from a gap.
-struct EnvironmentSettlement: Sendable, Hashable {
+/// The outcome of a resynchronization of the environment on the way back from a gap.
+struct EnvironmentResync: Sendable, Hashable {
     /// Handlers that were called, in the order of their registration, with the time each took (C61).
     var calls: [EnvironmentCall] = []
     /// Work that was not done when the budget was spent: names of handlers and interceptors, or `"sources"`.
@@ -10,12 +10,12 @@ struct EnvironmentSettlement: Sendable, Hashable {
 }
 
 extension Environment {
-    /// Settles the environment on the way back from a gap: reads every source again and sends out the differences.
+    /// Resynchronizes the environment on the way back from a gap: reads every source and sends the differences.
     ///
     /// Returns when all handlers needed for admission are done, or when `budget` of running time is spent. Blocks the
     /// calling thread, which must not be one of the cooperative pool. Nothing goes out between `hold` and this call.
     /// Nothing is held back afterwards.
-    func settle(within budget: Duration) -> EnvironmentSettlement {
+    func resync(within budget: Duration) -> EnvironmentResync {
         let hold = hold()
         let parker = Parker()
         let isOver = Switch()
@@ -42,13 +42,13 @@ extension Environment {
             isRead.turnOn()
             parker.unpark()
         }
-        let look = limit.ask(parker)
+        let reading = limit.ask(parker)
         let patience = alarms.set(.deadline, after: min(budget, Self.patience)) { [limit] in
             limit.stopAsking()
             parker.unpark()
         }
-        var result = EnvironmentSettlement()
-        if !wait({ isRead.isOn && limit.isAnswered(look) }) { result.late.append("sources") }
+        var result = EnvironmentResync()
+        if !wait({ isRead.isOn && limit.isAnswered(reading) }) { result.late.append("sources") }
         patience.cancel()
         limit.stopAsking()
 
@@ -64,12 +64,12 @@ extension Environment {
         return result
     }
 
-    /// Settles as above, for a caller that must not block.
-    func settle(within budget: Duration) async -> EnvironmentSettlement {
-        await withCheckedContinuation { (done: CheckedContinuation<EnvironmentSettlement, Never>) in
+    /// Resynchronizes as above, for a caller that must not block.
+    func resync(within budget: Duration) async -> EnvironmentResync {
+        await withCheckedContinuation { (done: CheckedContinuation<EnvironmentResync, Never>) in
             // A separate thread, because all handler threads may be stuck.
-            let started = Thread.start("plimsoll-settle") { done.resume(returning: self.settle(within: budget)) }
-            if !started { threads.run { done.resume(returning: self.settle(within: budget)) } }
+            let started = Thread.start("plimsoll-resync") { done.resume(returning: self.resync(within: budget)) }
+            if !started { threads.run { done.resume(returning: self.resync(within: budget)) } }
         }
     }
 
@@ -77,7 +77,7 @@ extension Environment {
     /// stuck.
     private static let patience = Duration.milliseconds(500)
 
-    /// Unparks the threads in `settle` after a piece of work has finished.
+    /// Unparks the threads in `resync` after a piece of work has finished.
     func finished() {
         let waiting = state.withLock { $0.waiting }
         for parker in waiting { parker.unpark() }

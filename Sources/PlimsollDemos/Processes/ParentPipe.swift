@@ -1,10 +1,10 @@
 import Glibc
 
-/// The lifeline to the parent: standard input ends when the parent closes the pipe or is gone, however the parent
+/// The pipe to the parent: standard input ends when the parent closes the pipe or is gone, however the parent
 /// ended.
-package enum Leash {
+package enum ParentPipe {
     /// Returns when the parent closes the pipe or is gone.
-    package static func end() async {
+    package static func waitUntilClosed() async {
         // If no thread can be started, do not wait: the service ends, which the caller notices.
         try? await PlainThread.run {
             var byte: UInt8 = 0
