@@ -163,7 +163,9 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
     /// Reserves a place for a request, or returns the reason for a refusal.
     ///
     /// - Parameter isWaiting: true for a request that waits already and so was not thinned out on arrival.
-    private func reserve(_ priority: RequestPriority, _ counters: PriorityCounters, _ bits: UInt8, isWaiting: Bool = false)
+    private func reserve(
+        _ priority: RequestPriority, _ counters: PriorityCounters, _ bits: UInt8, isWaiting: Bool = false
+    )
         -> RequestRefusal.Reason?
     {
         var most = policy.limit ?? .max

@@ -38,7 +38,7 @@ import Testing
         source.push(usage: .mebibytes(100), limit: .mebibytes(256))
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
-            await source.settled()
+            await source.waitUntilIdle()
             try await manager.lifecycle.launch()
             try await way.serving([shedding]) { caller in
                 for name in ["Get", "Pay", "Export"] { #expect(await caller.outcome("shop.Orders/\(name)") == "served") }
