@@ -17,13 +17,13 @@ struct PeersCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            var results: [RaceResult] = []
+            var raceResults: [RaceResult] = []
             for name in Self.list(workloads) {
                 Output.error("# \(name)")
-                results.append(try RaceCommand.run(name, on: terms))
+                raceResults.append(try RaceCommand.run(name, on: terms))
             }
-            if !results.isEmpty { Output.line(RaceTable(results).text) }
-            RaceFigures(results).report()
+            if !raceResults.isEmpty { Output.line(RaceTable(raceResults).text) }
+            RaceFigures(raceResults).report()
             let outcomes = try Self.list(properties).map { name in
                 guard let property = Property(rawValue: name) else {
                     throw Failure.failed("no property is named \(name)")
@@ -32,7 +32,7 @@ struct PeersCommand: ParsableCommand {
                 return try property.measure(rounds: terms.rounds)
             }
             if let results {
-                let record = Results(races: RaceRecord.all(results), properties: outcomes.compactMap(\.panel))
+                let record = Results(races: RaceRecord.all(raceResults), properties: outcomes.compactMap(\.panel))
                 try File.write(String(decoding: JSONEncoder().encode(record), as: UTF8.self), to: results)
             }
             let failures = outcomes.compactMap(\.failure)

@@ -14,8 +14,8 @@ struct RaceCommand: ParsableCommand {
     func run() throws {
         try reportingFailure {
             let race = try Workloads(externals: terms.externals).race(workload)
-            let results = try race.run(rounds: terms.rounds, length: .milliseconds(terms.milliseconds))
-            try File.write(String(decoding: JSONEncoder().encode(results), as: UTF8.self), to: into)
+            let raceResults = try race.run(rounds: terms.rounds, length: .milliseconds(terms.milliseconds))
+            try File.write(String(decoding: JSONEncoder().encode(raceResults), as: UTF8.self), to: into)
         }
     }
 

@@ -1,15 +1,15 @@
 /// All races as people read them.
 struct RaceTable {
-    private let results: [RaceResult]
+    private let raceResults: [RaceResult]
 
-    init(_ results: [RaceResult]) { self.results = results }
+    init(_ raceResults: [RaceResult]) { self.raceResults = raceResults }
 
     var text: String {
         let header = [
             "workload", "contender", "ns", "wall", "hit %", "M/s", "2 threads: ns", "wall", "M/s", "from", "to",
             "together",
         ]
-        let rows = RaceRecord.all(results).map { row in
+        let rows = RaceRecord.all(raceResults).map { row in
             [
                 row.workload, row.contender, Self.number(row.processor), Self.number(row.wall),
                 Text.fixed(row.hitShare * 100, decimals: 1),
@@ -60,31 +60,31 @@ struct RaceRecord: Codable {
         together = row.two.count { $0.isUndisturbed }
     }
 
-    static func all(_ results: [RaceResult]) -> [RaceRecord] {
-        results.flatMap { race in race.rows.map { RaceRecord(race.workload, $0) } }
+    static func all(_ raceResults: [RaceResult]) -> [RaceRecord] {
+        raceResults.flatMap { race in race.rows.map { RaceRecord(race.workload, $0) } }
     }
 }
 
 /// What is promised of the races.
 struct RaceFigures {
-    private let results: [String: RaceResult]
+    private let raceResults: [String: RaceResult]
 
-    init(_ results: [RaceResult]) {
-        self.results = Dictionary(results.map { ($0.workload, $0) }, uniquingKeysWith: { $1 })
+    init(_ raceResults: [RaceResult]) {
+        self.raceResults = Dictionary(raceResults.map { ($0.workload, $0) }, uniquingKeysWith: { $1 })
     }
 
     func report() {
-        report("cache.hit.ratio-to-dictionary", results["hits"]?.ratio(of: "Dictionary").map { 1 / $0 })
-        report("cache.hit.scaling-2t", results["hits"]?.row(ourName)?.scaling)
-        report("cache.get-or-insert.nscache-ratio", results["get-or-insert"]?.ratio(of: "NSCache"))
-        report("cache.get-or-insert.caffeine-ratio", results["get-or-insert"]?.ratio(of: "Caffeine"))
+        report("cache.hit.ratio-to-dictionary", raceResults["hits"]?.ratio(of: "Dictionary").map { 1 / $0 })
+        report("cache.hit.scaling-2t", raceResults["hits"]?.row(ourName)?.scaling)
+        report("cache.get-or-insert.nscache-ratio", raceResults["get-or-insert"]?.ratio(of: "NSCache"))
+        report("cache.get-or-insert.caffeine-ratio", raceResults["get-or-insert"]?.ratio(of: "Caffeine"))
         reportObjects("cache.hit-object", "-10000")
         reportObjects("cache.hit-object-100k", "")
     }
 
     /// The worse of both kinds of counted references: handed out, as by `value(forKey:)`, which counts one more and one less, and lent, as by `withValue(forKey:)`.
     private func reportObjects(_ name: String, _ size: String) {
-        let races = ["objects", "string-values"].compactMap { results[$0 + size] }
+        let races = ["objects", "string-values"].compactMap { raceResults[$0 + size] }
         guard races.count == 2 else { return }
         report(name + ".nscache-ratio", races.compactMap { $0.ratio(of: "NSCache") }.min())
         report(

@@ -192,7 +192,7 @@ import Testing
             }
         }
         #expect(output.line() == "x" && words.line() == "x")
-        var guardian: Guard? = try Guard(patience: .milliseconds(200))
+        var guardian: Guard? = try Guard(patience: .seconds(2))
         try guardian!.watch(child)
         let former = try Child.adopt(guardian!.pid)
         former.signal(SIGSTOP)
@@ -219,7 +219,7 @@ import Testing
         defer { Workbench.clear(first, child) }
         defer { try? second.remove(within: Workbench.limit) }
         #expect(output.line() == "x")
-        var guardian: Guard? = try Guard(patience: .milliseconds(200))
+        var guardian: Guard? = try Guard(patience: .seconds(2))
         func files() -> Int { RunningFleet.names(in: "/proc/\(guardian!.pid)/fd").count }
         try guardian!.watch(second)
         let one = files()
