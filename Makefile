@@ -20,7 +20,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle packages ecosystem-bundle platforms inert sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-adoption bench-hostile bench-micro container-programs bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle packages ecosystem-bundle platforms inert sanitize histories mutants allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-adoption bench-hostile bench-micro container-programs bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -62,20 +62,14 @@ demo-supervisor: $(RELEASE) ## Three services under one limit, without a supervi
 demo-lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, background, freezes, termination; drawn in out/lifecycle.svg
 	$(RELEASE) demo lifecycle
 
-# Its last line tells how many tests ran in all parts; the lines before say what was left out and why. A part that fails stops no other.
-# Packages are installed beside the first build. The builds one after another, as each keeps all processors busy; then tests, which wait
-# a lot, beside each other.
-test: swift ## The layers of tests but for the slow ones, a virtual machine included; REQUIRE=1 makes what cannot run here a failure
-	@$(call all_parts,ecosystem-bundle,unit supervisor platforms ecosystem,vm)
+# The last line tells how many tests ran in all parts. The lines before say what was left out, and why.
+test: swift ## The usual tests, also in a virtual machine; REQUIRE=1: what cannot run here is a failure
+	@Tests/parts --then vm
 
-test-all: swift ## Every layer: also allocators, sanitizers, the inert build, all boots with release programs, and the torture of volatile memory at full length
-	@$(call all_parts,ecosystem-bundle $(RELEASE) $(SHOP) $(BENCH),unit supervisor platforms ecosystem,allocators vm,ALL=1 CONFIGURATION=release TORTURE_READS=2000000)
-	@$(MAKE) --no-print-directory inert sanitize
-
-# all_parts BUILDS,PARTS AT ONCE,PARTS ONE AFTER ANOTHER,VARIABLES
-all_parts = mkdir -p out; rm -f out/tally; status=0; export TEST_TALLY=$(CURDIR)/out/tally; make="$(MAKE) --no-print-directory --keep-going $(4)"; \
-	$$make -j2 --output-sync=line packages bundle || status=$$?; $$make $(1) || status=$$?; make="$$make BUILT=1"; $$make -j4 --output-sync=target $(2) || status=$$?; $$make $(3) || status=$$?; \
-	Tests/tally --sum $(2) $(3) || status=1; exit $$status
+test-all: swift ## All tests: also allocators, sanitizers, mutants, the inert build, all boots, torture at full length
+	@Tests/parts --also $(RELEASE) $(SHOP) $(BENCH) --then allocators vm ALL=1 CONFIGURATION=release \
+		TORTURE_READS=2000000
+	@$(MAKE) --no-print-directory inert sanitize histories mutants
 
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
@@ -138,6 +132,18 @@ inert: swift ## The tests of the core in the inert build, which macOS and musl h
 	$(BUILD) --build-tests $(INERT)
 	$(BUILD) --target PlimsollService --scratch-path .build-inert-service -Xcc -DPLIMSOLL_INERT -Xswiftc -DPLIMSOLL_INERT
 	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
+
+# Each run has 5,000 histories of each number of threads, on a new seed.
+histories: $(call built,bundle) ## Histories of both caches on several threads, checked for linearizability; RUNS=20 times 15,000
+	@mkdir -p out; PLIMSOLL_RUNS=$${RUNS:-20} $(BUNDLE) --filter LinearizabilityTests > out/histories.log 2>&1 || \
+		{ grep -A3 'recorded an issue' out/histories.log; exit 1; }
+	@awk '/^figure histories/ { sum[$$2] += $$3 } END { for (name in sum) print "figure", name, sum[name], "count" }' \
+		out/histories.log | sort
+
+# The build takes minutes, and each mutant seconds. Verdicts are kept in out/mutants.jsonl.
+mutants: swift ## Decisions changed one at a time: which changes do no tests notice? SAMPLE=100 SEED=1
+	@$(BUILD) --package-path Tests/Mutation --product mutate >&2
+	@mkdir -p out; Tests/Mutation/.build/debug/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1}
 
 platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here; installs musl-tools as root
 	Tests/tally --part platforms Tests/Platforms/check
@@ -250,4 +256,4 @@ docs: swift ## The documentation as a site in out/docs, without a warning
 	docs/build
 
 clean: ## Remove what was built
-	rm -rf .build Benchmarks/.build Benchmarks/EndToEnd/.build Tests/Ecosystem/.build Tests/Minimal/.build docs/examples/Pod/.build out
+	rm -rf .build Benchmarks/.build Benchmarks/EndToEnd/.build Tests/Ecosystem/.build Tests/Minimal/.build Tests/Mutation/.build .build-mutants docs/examples/Pod/.build out

@@ -59,7 +59,9 @@ import Testing
         let source = "let a = b < c\nlet d = e == f"
         let file = MutatedFile(file: "A.swift", source: source, module: "M", firstID: 5, excluded: [1])
         #expect(file.mutants.map(\.id) == [5] && file.mutants[0].line == 2 && file.mutants[0].text == "let d = e == f")
-        #expect(file.source == "import M\n#sourceLocation(file: \"A.swift\", line: 1)\nlet a = b < c\nlet d = (plimsoll_mutant(5) ? e != f : (e == f))")
+        #expect(
+            file.source == "import M\n#sourceLocation(file: \"A.swift\", line: 1)\n"
+                + "let a = b < c\nlet d = (plimsoll_mutant(5) ? e != f : (e == f))")
     }
 
     @Test func `a file without mutants is left as it is`() {
