@@ -6,8 +6,9 @@ struct MutatedTree {
     let origin: URL
     let folder: URL
     private(set) var mutants: [Mutant] = []
-    /// Lines whose mutants don't compile, by file.
-    private var excluded: [String: Set<Int>] = [:]
+    /// The text of lines whose mutants don't compile, by file. A change of the source moves lines.
+    private var excluded: [String: Set<String>] = [:]
+    private var lines: [String: [String]] = [:]
 
     private static let module = "CPlimsollProcess"
     /// What the targets of the manifest need.
@@ -17,7 +18,7 @@ struct MutatedTree {
         (self.origin, self.folder) = (origin, folder)
         let known = folder.appendingPathComponent("excluded.json")
         if let data = try? Data(contentsOf: known) {
-            excluded = try JSONDecoder().decode([String: Set<Int>].self, from: data)
+            excluded = try JSONDecoder().decode([String: Set<String>].self, from: data)
         }
     }
 
@@ -50,9 +51,12 @@ struct MutatedTree {
             let source = origin.appendingPathComponent(file)
             var data = try Data(contentsOf: source)
             if file.hasSuffix(".swift"), areas.contains(where: file.hasPrefix) {
+                let text = String(decoding: data, as: UTF8.self)
+                let lines = text.components(separatedBy: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
+                self.lines[file] = lines
+                let skipped = lines.indices.filter { excluded[file]?.contains(lines[$0]) ?? false }.map { $0 + 1 }
                 let mutated = MutatedFile(
-                    file: file, source: String(decoding: data, as: UTF8.self), module: Self.module, firstID: mutants.count + 1,
-                    excluded: excluded[file] ?? [])
+                    file: file, source: text, module: Self.module, firstID: mutants.count + 1, excluded: Set(skipped))
                 mutants += mutated.mutants
                 data = Data(mutated.source.utf8)
             } else if file == "Sources/\(Self.module)/include/\(Self.module).h" {
@@ -81,18 +85,18 @@ struct MutatedTree {
             .filter { FileManager.default.fileExists(atPath: origin.appendingPathComponent($0).path) }
     }
 
-    /// Lines with errors, in files that have mutants.
-    private func faults(in output: String) -> [String: Set<Int>] {
+    /// Returns the text of lines with errors, in files that have mutants.
+    private func faults(in output: String) -> [String: Set<String>] {
         let files = Set(mutants.map(\.file))
-        var faults: [String: Set<Int>] = [:]
+        var faults: [String: Set<String>] = [:]
         for match in output.matches(of: /(?:^|\n)([^\s:][^:\n]*):(\d+):\d+: error:/) {
             let path = String(match.output.1)
             guard let file = files.first(where: { path == $0 || path.hasSuffix("/" + $0) }), let line = Int(match.output.2)
             else { continue }
             // An error inside a statement of several lines is told at the line of the part.
             let owners = mutants.filter { $0.file == file && $0.line <= line }.map(\.line)
-            let near = owners.contains(line) ? line : owners.max() ?? line
-            if excluded[file]?.contains(near) != true { faults[file, default: []].insert(near) }
+            guard let near = owners.max(), let text = lines[file]?[near - 1] else { continue }
+            faults[file, default: []].insert(text)
         }
         return faults
     }
