@@ -27,12 +27,12 @@ struct BarPanels {
         /// The largest value that there is room for.
         var end: Double
 
-        /// An axis up to `most`, with two to five ticks at multiples of 1, 2 or 5 times a power of ten.
+        /// An axis up to `most`, with two to four ticks at multiples of 1, 2 or 5 times a power of ten.
         init(upTo most: Double) {
-            end = max(most, .leastNormalMagnitude)
+            let end = max(most, .leastNormalMagnitude)
             let power = pow(10, floor(log10(end)))
-            let step = [0.2, 0.5, 1].map { $0 * power }.first { end / $0 <= 4.5 } ?? 2 * power
-            ticks = Array(stride(from: 0, through: end, by: step))
+            let step = [0.2, 0.5, 1].map { $0 * power }.first { end / $0 <= 3.6 } ?? 2 * power
+            self.init(ticks: Array(stride(from: 0, through: end, by: step)), end: end)
         }
 
         init(ticks: [Double], end: Double) { (self.ticks, self.end) = (ticks, end) }

@@ -9,6 +9,7 @@ struct MutatedTree {
     /// The text of lines whose mutants don't compile, by file. A change of the source moves lines.
     private var excluded: [String: Set<String>] = [:]
     private var lines: [String: [String]] = [:]
+    private var written: Set<String> = []
 
     private static let module = "CPlimsollProcess"
     /// What the targets of the manifest need.
@@ -45,7 +46,7 @@ struct MutatedTree {
 
     /// Writes only files that change, so that the next build is short.
     private mutating func write() throws {
-        mutants = []
+        (mutants, written) = ([], [])
         let areas = Area.all.map { "Sources/\($0.folder)/" }
         for file in try files() {
             let source = origin.appendingPathComponent(file)
@@ -67,10 +68,25 @@ struct MutatedTree {
         let shim = origin.appendingPathComponent("Tests/Mutation/Switch")
         try put(Data(contentsOf: shim.appendingPathComponent("mutant.h")), "Sources/\(Self.module)/include/mutant.h")
         try put(Data(contentsOf: shim.appendingPathComponent("mutant.c")), "Sources/\(Self.module)/mutant.c")
+        try removeFiles(except: written)
         guard mutants.count < 65_536 else { throw Failure("\(mutants.count) mutants; the switch has room for 65535") }
     }
 
-    private func put(_ data: Data, _ file: String) throws {
+    /// Removes files that the repository no longer has.
+    private func removeFiles(except kept: Set<String>) throws {
+        let files = FileManager.default.enumerator(
+            at: tree, includingPropertiesForKeys: [.isRegularFileKey], options: .skipsHiddenFiles)
+        for case let file as URL in files?.allObjects ?? [] {
+            let path = String(file.standardizedFileURL.path.dropFirst(tree.standardizedFileURL.path.count + 1))
+            guard try file.resourceValues(forKeys: [.isRegularFileKey]).isRegularFile ?? false, !kept.contains(path),
+                path != "Package.resolved"
+            else { continue }
+            try FileManager.default.removeItem(at: file)
+        }
+    }
+
+    private mutating func put(_ data: Data, _ file: String) throws {
+        written.insert(file)
         let place = tree.appendingPathComponent(file)
         if (try? Data(contentsOf: place)) == data { return }
         try FileManager.default.createDirectory(at: place.deletingLastPathComponent(), withIntermediateDirectories: true)
