@@ -151,7 +151,7 @@ final class MutantFinder: SyntaxVisitor {
     // MARK: Statements
 
     override func visit(_ node: CodeBlockItemSyntax) -> SyntaxVisitorContinueKind {
-        guard case .expr(let whole) = node.item else { return .visitChildren }
+        guard case .expr(let whole) = node.item, !isResult(node) else { return .visitChildren }
         var inner = whole
         while true {
             if let tried = inner.as(TryExprSyntax.self) {
@@ -192,6 +192,18 @@ final class MutantFinder: SyntaxVisitor {
             return
         }
         wrap(statement, prefix + "if !plimsoll_mutant(\(id)) { ", " }")
+    }
+
+    /// Returns true if the value of the statement may be the result of the code around it: a single statement of a
+    /// closure, of a getter, or of a function with a result.
+    private func isResult(_ node: CodeBlockItemSyntax) -> Bool {
+        guard let list = node.parent?.as(CodeBlockItemListSyntax.self), list.count == 1, let owner = list.parent else {
+            return false
+        }
+        if owner.is(ClosureExprSyntax.self) || owner.is(AccessorBlockSyntax.self) { return true }
+        guard let body = owner.parent else { return false }
+        if let function = body.as(FunctionDeclSyntax.self) { return function.signature.returnClause != nil }
+        return body.is(AccessorDeclSyntax.self) || body.is(SubscriptDeclSyntax.self)
     }
 
     private func isInInitializer(_ node: some SyntaxProtocol) -> Bool {

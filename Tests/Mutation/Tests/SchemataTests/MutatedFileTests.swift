@@ -32,6 +32,12 @@ import Testing
                 == "func f() { if plimsoll_mutant(1) { a -= b } else if !plimsoll_mutant(2) { a += b } }")
     }
 
+    @Test func `a statement whose value may be the result stays`() {
+        #expect(mutants("func f() -> Int { g() }").isEmpty && mutants("let a = b { c() }").isEmpty)
+        #expect(mutants("var a: Int { b() }").isEmpty && mutants("var a: Int { get { b() } }").isEmpty)
+        #expect(mutants("func f() { g() }") == ["statement g() -> nothing"])
+    }
+
     @Test func `conditions are negated, endless loops are not made`() {
         #expect(code("if a { }") == "if (plimsoll_mutant(1) != (a)) { }")
         #expect(code("guard let a, b.c() else { return }") == "guard let a, (plimsoll_mutant(1) != (b.c())) else { return }")
