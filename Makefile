@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
-# SwiftPM passes the enabled traits to the compiler in the order of a hash table: another order, and everything is built anew.
+# SwiftPM passes the enabled traits to the compiler in the order of a hash table: another order, and everything is
+# built anew.
 BUILD := SWIFT_DETERMINISTIC_HASHING=1 swift build
 STRICT := -Xswiftc -warnings-as-errors
 # For the builds of tests: other flags than the build before build everything anew.
@@ -20,8 +21,11 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle packages ecosystem-bundle platforms inert sanitize histories mutants allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-adoption bench-hostile bench-micro container-programs bench-report \
-	bench-setup cache-bench stress docs clean
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end \
+	bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle \
+	packages ecosystem-bundle platforms inert sanitize histories mutants allocators ecosystem vm vm-peers check \
+	contracts format bench bench-peers bench-hit-ratio bench-adoption bench-hostile bench-micro container-programs \
+	bench-report bench-setup cache-bench stress docs clean
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -29,7 +33,8 @@ help: ## What there is
 swift:
 	@command -v swift >/dev/null || { echo "Swift 6.2 or later is needed: https://www.swift.org/install/linux" >&2; exit 69; }
 
-# The virtual machine's packages are the only ones beyond a toolchain. As root they are installed; otherwise the command is printed.
+# The virtual machine's packages are the only ones beyond a toolchain. As root they are installed; otherwise the
+# command is printed.
 setup: swift
 	@$(VM)/vm-run --check >/dev/null 2>&1 || $(VM)/vm-run --setup || echo "going on without the virtual machine" >&2
 	@! $(VM)/vm-run --check >/dev/null 2>&1 || $(VM)/vm-run --systemd --check >/dev/null 2>&1 || $(VM)/vm-run --systemd --setup || \
@@ -53,13 +58,13 @@ web-demo: swift
 	@touch Tests/Ecosystem/Package.swift
 	@$(BUILD) -c release --package-path Tests/Ecosystem --product WebDemo >&2
 
-demo-web: $(RELEASE) web-demo ## A web server within 256 MiB under wrk's load, with its status page; SECONDS_OF_LOAD=300 leaves time to look
+demo-web: $(RELEASE) web-demo ## A web server within 256 MiB under load, with its status page; SECONDS_OF_LOAD=300
 	@Tests/Ecosystem/Demo/run $(RELEASE) $(WEB_DEMO)
 
-demo-supervisor: $(RELEASE) ## Three services under one limit, without a supervisor and with one; drawn in out/supervisor.svg
+demo-supervisor: $(RELEASE) ## Three services under one limit, without a supervisor and with one
 	$(RELEASE) demo supervisor
 
-demo-lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, background, freezes, termination; drawn in out/lifecycle.svg
+demo-lifecycle: $(RELEASE) ## A service taken through its life cycle, and drawn in out/lifecycle.svg
 	$(RELEASE) demo lifecycle
 
 # The last line tells how many tests ran in all parts. The lines before say what was left out, and why.
@@ -74,7 +79,7 @@ test-all: swift ## All tests: also allocators, sanitizers, mutants, the inert bu
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
 
-quick: swift ## The tests of the core, built without any other package: three minutes when cold, about one after a change
+quick: swift ## The tests of the core, built without any other package: three minutes when cold
 	PLIMSOLL_CORE=1 $(BUILD) --build-tests --scratch-path .build-quick
 	Tests/tally --part quick env NO_COLOR=1 .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing
 
@@ -86,14 +91,16 @@ BUNDLE := env NO_COLOR=1 .build/debug/plimsollPackageTests.xctest --testing-libr
 unit: $(call built,bundle)
 	Tests/tally --part unit $(BUNDLE) --skip PlimsollSupervisorTests
 
-# In a process of their own: they start and kill children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
+# In a process of their own: they start and kill children, and exit tests elsewhere wait for theirs without end beside
+# a zombie that is not.
 supervisor: $(call built,bundle)
 	Tests/tally --part supervisor $(BUNDLE) --filter PlimsollSupervisorTests
 
 # Installs packages. Lists that are missing, or name versions that are gone, are fetched first.
 install = apt-get install -y --no-install-recommends $(1) || { apt-get update && apt-get install -y --no-install-recommends $(1); }
 
-# Headers and libraries that the adapters are built with, and servers that their tests start. The first build takes minutes.
+# Headers and libraries that the adapters are built with, and servers that their tests start. The first build takes
+# minutes.
 ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev libssl-dev
 ECOSYSTEM_HEADERS = [ -e /usr/include/hiredis/hiredis.h ] && [ -e /usr/include/libmemcached/memcached.h ] && [ -e /usr/include/sqlite3.h ] && \
 	[ -e /usr/include/openssl/hmac.h ] && { [ -e /usr/include/postgresql/libpq-fe.h ] || [ -e /usr/include/libpq-fe.h ]; }
@@ -116,7 +123,8 @@ ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real se
 	@if $(ECOSYSTEM_HEADERS); then Tests/tally --part ecosystem $(ECOSYSTEM_BUNDLE) --testing-library swift-testing; \
 	else Tests/tally --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
-# Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
+# Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread
+# sanitizer says: see CONTRIBUTING.
 SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
 sanitize: swift ## The cache's tests under the address and thread sanitizers; SANITIZED="..." chooses others
 	swift test --disable-xctest --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
@@ -126,9 +134,10 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 	@! cat out/tsan.* 2>/dev/null | awk 'BEGIN { RS = "" } /readUnlocked|readFurther|readMissing|readOpen|[0-9](borrow|giveBack|dropGiven|retainBorrowed)/ && !/readLocked/ { found = 1; print } END { exit !found }' || \
 		{ echo "a race with the look-up that takes no lock" >&2; exit 1; }
 
-# What other systems get, compiled and tested here: no volatile memory, no barriers, no source of readings. A build of its own.
+# What other systems get, compiled and tested here: no volatile memory, no barriers, no source of readings. A build of
+# its own.
 INERT := --scratch-path .build-inert -Xcc -DPLIMSOLL_INERT
-inert: swift ## The tests of the core in the inert build, which macOS and musl have, and what a service imports compiled; a second build
+inert: swift ## The tests of the core in the inert build, which macOS and musl have; a second build
 	$(BUILD) --build-tests $(INERT)
 	$(BUILD) --target PlimsollService --scratch-path .build-inert-service -Xcc -DPLIMSOLL_INERT -Xswiftc -DPLIMSOLL_INERT
 	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
@@ -145,13 +154,13 @@ mutants: swift ## Decisions changed one at a time: which changes do no tests not
 	@$(BUILD) --package-path Tests/Mutation --product mutate >&2
 	@mkdir -p out; Tests/Mutation/.build/debug/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1}
 
-platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here; installs musl-tools as root
+platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here
 	Tests/tally --part platforms Tests/Platforms/check
 
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
 	Tests/tally --part allocators Tests/Allocators/matrix
 
-vm: setup $(call built,bundle) $(if $(ALL),container-programs) ## The tests and the demo on a real cgroup v2 system under software emulation; ALL=1 for all situations
+vm: setup $(call built,bundle) $(if $(ALL),container-programs) ## The tests on a real cgroup v2 system under software emulation; ALL=1: all situations
 	@if reason=$$($(VM)/vm-run --check 2>&1); then Tests/tally --part vm $(VM)/suite; \
 	else Tests/tally --skip vm $$($(VM)/suite --count) "$$reason"; fi
 
@@ -162,9 +171,10 @@ container-programs: swift
 	@$(VM)/vm-run --containers --check >/dev/null 2>&1 || $(VM)/vm-run --containers --setup || echo "going on without containers" >&2
 	@mkdir -p out/container; strip -o out/container/pod docs/examples/Pod/.build/release/pod; strip -o out/container/plimsoll .build-static/release/plimsoll
 
-# The same machine without and with swap, as two of them act on swap. Without huge pages, for which the kernel keeps 44 MiB free: a tenth of one so small.
+# The same machine without and with swap, as two of them act on swap. Without huge pages, for which the kernel keeps
+# 44 MiB free: a tenth of one so small.
 # Twenty minutes; PEERS_VM="--runs 1" makes it shorter.
-vm-peers: setup $(BENCH) ## Three services on a whole machine: the kernel alone, earlyoom, systemd-oomd and the supervisor, in the virtual machine
+vm-peers: setup $(BENCH) ## Three services on a whole machine: kernel, earlyoom, systemd-oomd, supervisor
 	@if $(VM)/vm-run --systemd --check; then for swap in "" "--zram 256M"; do \
 		$(VM)/vm-run --systemd --mem 640M $$swap --append transparent_hugepage=never --timeout 3600 --add $(BENCH) --add $(VM)/peers -- peers --seconds 60 $(PEERS_VM); \
 	done; else echo "skipped: systemd in the virtual machine cannot run here"; fi
@@ -185,7 +195,7 @@ bench: $(BENCH) cache-bench ## Measure what the library costs; prints figure lin
 	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
 	Benchmarks/peers
 
-bench-adoption: swift ## What it takes to depend on the library, to test it, and what a container survives; prints figure lines, half an hour
+bench-adoption: swift ## What it takes to depend on the library and to test it; half an hour
 	Benchmarks/adoption
 
 stress: $(RELEASE) ## Survival under memory pressure: without, reactive, volatile; prints figure lines
@@ -196,16 +206,16 @@ cache-bench: swift
 	@touch Benchmarks/Package.swift
 	@$(BUILD) -c release --package-path Benchmarks --product cache-bench >&2
 
-bench-peers: cache-bench ## PurgeableCache beside NSCache, dictionaries, Caffeine and TBB: that part of bench alone; PEERS="--rounds 3 ..."
+bench-peers: cache-bench ## PurgeableCache beside NSCache, dictionaries, Caffeine and TBB; PEERS="--rounds 3 ..."
 	@Benchmarks/peers $(PEERS)
 
 # Rows alone on standard output. The simulators that ours is compared with are tested first.
-bench-hit-ratio: cache-bench ## Hit ratios of PurgeableCache beside the best possible and LRU; PLIMSOLL_TRACES=DIR names recorded streams
+bench-hit-ratio: cache-bench ## Hit ratios beside the best possible and LRU; PLIMSOLL_TRACES=DIR
 	@$(BUILD) --package-path Benchmarks --product plimsoll-benchmarksPackageTests >&2
 	@swift test --package-path Benchmarks --skip-build --quiet >&2
 	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
 
-bench-service: $(BENCH) web-demo ## What being at home in the server ecosystem costs: middleware, admin socket, end, the least program; prints figure lines
+bench-service: $(BENCH) web-demo ## What the service costs: middleware, admin socket, end, the least program
 	@$(WEB_DEMO) bench
 	@$(BENCH) admin || [ $$? -eq 69 ]
 	@$(BENCH) service
@@ -216,11 +226,12 @@ e2e-bench: swift
 	@touch Benchmarks/EndToEnd/Package.swift
 	@$(BUILD) -c release --package-path Benchmarks/EndToEnd --product e2e-bench >&2
 
-# Hours at full length; E2E="--limits 256M --loads burst-1 --variants fixed-25,plimsoll --runs 2" makes it minutes. Every run is kept at once in E2E_RUNS, and a
+# Hours at full length; E2E="--limits 256M --loads burst-1 --variants fixed-25,plimsoll --runs 2" makes it minutes.
+# Every run is kept at once in E2E_RUNS, and a
 # comparison that broke off goes on with the same E2E_RUNS. The report is tested first.
 
 E2E_RUNS ?= out/end-to-end-$(shell date +%Y%m%d-%H%M%S).jsonl
-bench-end-to-end: $(RELEASE) e2e-bench ## One real service with and without Plimsoll under a real limit: goodput, kills, refusals; prints figure lines
+bench-end-to-end: $(RELEASE) e2e-bench ## One real service with and without Plimsoll under a limit
 	@$(BUILD) --package-path Benchmarks/EndToEnd --product plimsoll-end-to-endPackageTests >&2
 	@swift test --package-path Benchmarks/EndToEnd --skip-build --quiet >&2
 	@unset TEST_REQUIRE; mkdir -p out; runs="$(E2E_RUNS)"; echo "runs are kept in $$runs" >&2; \
@@ -228,13 +239,14 @@ bench-end-to-end: $(RELEASE) e2e-bench ## One real service with and without Plim
 
 # Runs that are kept in the repository, so that its table and chart can be made again.
 E2E_KEPT := docs/benchmarks/end-to-end.jsonl
-bench-end-to-end-report: e2e-bench cache-bench ## Draw runs of bench-end-to-end into docs/benchmarks; E2E_RUNS=FILE takes others than those kept there
+bench-end-to-end-report: e2e-bench cache-bench ## Draw runs of bench-end-to-end into docs/benchmarks; E2E_RUNS=FILE
 	@mkdir -p out; runs="$(if $(filter file,$(origin E2E_RUNS)),$(E2E_KEPT),$(E2E_RUNS))"; \
 	$(E2E_BENCH) report --json "$$runs" --page docs/benchmarks/end-to-end.md --panels out/end-to-end-panels.json | grep '^figure '; \
 	$(CACHE_BENCH) report --end-to-end out/end-to-end-panels.json --into docs/benchmarks
 
-# Long, nearly all of it the kills: HOSTILE="--parts descriptor,log,flood" leaves them out, HOSTILE="--stride 10" makes a tenth of them.
-bench-hostile: $(BENCH) ## A supervisor among processes that mean harm, and killed at every system call; prints figure lines
+# Long, nearly all of it the kills: HOSTILE="--parts descriptor,log,flood" leaves them out, HOSTILE="--stride 10"
+# makes a tenth of them.
+bench-hostile: $(BENCH) ## A supervisor among hostile processes, and killed at every system call
 	@$(BENCH) hostile $(HOSTILE) || [ $$? -eq 69 ]
 
 bench-micro: swift ## Instructions, time and memory of each of the cache's operations; the first build takes minutes
