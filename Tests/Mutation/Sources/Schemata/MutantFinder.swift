@@ -64,6 +64,12 @@ final class MutantFinder: SyntaxVisitor {
         insertions.append(Insertion(offset: end, text: suffix, isSuffix: true, depth: depth))
     }
 
+    private func replace(_ node: some SyntaxProtocol, by text: String) {
+        let start = node.positionAfterSkippingLeadingTrivia.utf8Offset
+        let length = node.endPositionBeforeTrailingTrivia.utf8Offset - start
+        insertions.append(Insertion(offset: start, text: text, isSuffix: false, depth: .max, removed: length))
+    }
+
     /// The code of a node on one line; `nil` if the node spans several.
     private func code(_ node: some SyntaxProtocol) -> String? {
         let text = node.trimmedDescription
@@ -76,6 +82,16 @@ final class MutantFinder: SyntaxVisitor {
         guard let name = node.operator.as(BinaryOperatorExprSyntax.self)?.operator.text,
             let swaps = Self.swaps[name], let left = code(node.leftOperand), let right = code(node.rightOperand)
         else { return .visitChildren }
+        // A call of a generic function is short for the type checker, which gives up at long expressions. `nil` has no
+        // type of its own.
+        if let function = MutantSwitch.comparisons[name], right != "nil", left != "nil" {
+            let ids = swaps.compactMap { add($0.0, node, "\(left) \(name) \(right)", "\(left) \($0.1) \(right)") }
+            if ids.count == swaps.count {
+                wrap(node, "\(function)(" + ids.map { "\($0), " }.joined(), ")")
+                replace(node.operator, by: ",")
+            }
+            return .visitChildren
+        }
         var prefix = ""
         for (kind, other) in swaps {
             guard let id = add(kind, node, "\(left) \(name) \(right)", "\(left) \(other) \(right)") else { continue }
@@ -258,6 +274,8 @@ struct Insertion {
     var isSuffix: Bool
     /// Number of nodes around the node. An outer node begins before an inner one, and ends after.
     var depth: Int
+    /// Bytes of the file that the text replaces.
+    var removed = 0
 }
 
 extension StringProtocol {

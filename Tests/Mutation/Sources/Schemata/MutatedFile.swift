@@ -35,7 +35,7 @@ public struct MutatedFile: Sendable {
         for insertion in sorted {
             bytes += rest[..<insertion.offset]
             bytes += insertion.text.utf8
-            rest = rest[insertion.offset...]
+            rest = rest[(insertion.offset + insertion.removed)...]
         }
         bytes += rest
         let header = "import \(module)\n#sourceLocation(file: \"\(file)\", line: 1)\n"

@@ -68,6 +68,9 @@ struct MutatedTree {
         let shim = origin.appendingPathComponent("Tests/Mutation/Switch")
         try put(Data(contentsOf: shim.appendingPathComponent("mutant.h")), "Sources/\(Self.module)/include/mutant.h")
         try put(Data(contentsOf: shim.appendingPathComponent("mutant.c")), "Sources/\(Self.module)/mutant.c")
+        for module in Set(Area.all.map { $0.folder.prefix { $0 != "/" } }) {
+            try put(Data(MutantSwitch.source(module: Self.module).utf8), "Sources/\(module)/MutantSwitch.swift")
+        }
         try removeFiles(except: written)
         guard mutants.count < 65_536 else { throw Failure("\(mutants.count) mutants; the switch has room for 65535") }
     }

@@ -14,14 +14,15 @@ import Testing
 
     @Test func `a comparison has a boundary and a negation`() {
         #expect(mutants("let a = b < c") == ["boundary b < c -> b <= c", "comparison b < c -> b >= c"])
-        #expect(code("let a = b < c") == "let a = (plimsoll_mutant(1) ? b <= c : plimsoll_mutant(2) ? b >= c : (b < c))")
+        #expect(code("let a = b < c") == "let a = mutatedLess(1, 2, b , c)")
+        #expect(code("let a = b == nil") == "let a = (plimsoll_mutant(1) ? b != nil : (b == nil))")
     }
 
     @Test func `nested operators keep their order`() {
         #expect(
             code("let a = b + c == d && e")
-                == "let a = (plimsoll_mutant(1) ? b + c == d || e : ((plimsoll_mutant(2) ? b + c != d : "
-                + "((plimsoll_mutant(3) ? b - c : (b + c)) == d)) && e))")
+                == "let a = (plimsoll_mutant(1) ? b + c == d || e : "
+                + "(mutatedEqual(2, (plimsoll_mutant(3) ? b - c : (b + c)) , d) && e))")
     }
 
     @Test func `statements are left out, also where they are tried, but not assignments of an initializer`() {
@@ -67,7 +68,7 @@ import Testing
         #expect(file.mutants.map(\.id) == [5] && file.mutants[0].line == 2 && file.mutants[0].text == "let d = e == f")
         #expect(
             file.source == "import M\n#sourceLocation(file: \"A.swift\", line: 1)\n"
-                + "let a = b < c\nlet d = (plimsoll_mutant(5) ? e != f : (e == f))")
+                + "let a = b < c\nlet d = mutatedEqual(5, e , f)")
     }
 
     @Test func `a file without mutants is left as it is`() {
