@@ -52,7 +52,7 @@ private let hasPackage = Tool.find("swift") != nil && FileManager.default.fileEx
         #expect(try packages(traits: #""Supervisor""#) == ["yams"])
     }
 
-    /// What the compiler says of a program that uses a product without the trait of the product. The tests' own build has these traits off.
+    /// A program that uses a product without the trait of the product is compiled. The tests' own build has these traits off.
     @Test(arguments: [
         ("PlimsollHummingbird", "LoadSheddingMiddleware<Int>", "Hummingbird"), ("PlimsollNIO", "ScaledHTTPClient", "AsyncHTTPClient"),
         ("PlimsollGRDB", "PurgeableDatabase", "GRDB"), ("PlimsollPostgreSQL", "PostgreSQLTaskHandoff", "PostgreSQL"),

@@ -173,11 +173,11 @@ package final class Trio {
     package func cleanUp() {
         finish()
         killUnits()
-        // A supervisor that was killed has not removed these groups. No supervisor can remove the group in which the
-        // supervisor runs.
-        for name in Self.members.map(\.name) + ["supervisor"] {
+        // A supervisor that was killed has not removed these groups, the last of which holds the lock of the prefix. No
+        // supervisor can remove the group in which the supervisor runs.
+        for name in Self.members.map({ "trio-\($0.name)" }) + ["trio-supervisor", "trio.lock"] {
             for directory in group.directories {
-                LimitedGroup(version: group.version, memory: "\(directory)/trio-\(name)", stall: nil).remove()
+                LimitedGroup(version: group.version, memory: "\(directory)/\(name)", stall: nil).remove()
             }
         }
         if !group.remove() { Output.problem("cannot remove \(group.memory)") }

@@ -1,4 +1,4 @@
-/// What threads did to one key of a cache at about the same time, and what they were answered.
+/// Operations of several threads on one key of a cache at about the same time, with their answers.
 ///
 /// A history is linearizable if the operations have an order that agrees with all answers, in which each operation takes effect at one instant
 /// between its begin and its end (Herlihy and Wing, TOPLAS 1990). The order is looked for by depth-first search with memory (Wing and Gong, JPDC

@@ -253,7 +253,7 @@ final class MutantFinder: SyntaxVisitor {
     override func visit(_ node: DeinitializerDeclSyntax) -> SyntaxVisitorContinueKind { kind(node.attributes) }
     override func visit(_ node: AccessorDeclSyntax) -> SyntaxVisitorContinueKind { kind(node.attributes) }
     override func visit(_ node: VariableDeclSyntax) -> SyntaxVisitorContinueKind {
-        // What people read has no test for each word.
+        // Texts for people have no test for each word.
         kind(node.attributes, node.bindings.first?.pattern.trimmedDescription ?? "")
     }
 

@@ -12,7 +12,7 @@ struct MutatedTree {
     private var written: Set<String> = []
 
     private static let module = "CPlimsollProcess"
-    /// What the targets of the manifest need.
+    /// Files that the targets of the manifest need.
     private static let copied = ["Package.swift", "Sources", "Tests", "Benchmarks/Process", "docs"]
 
     init(of origin: URL, at folder: URL) throws {
