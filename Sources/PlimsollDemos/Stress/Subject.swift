@@ -164,18 +164,20 @@ final class Subject: Sendable {
         }
     }
 
-    /// Requests values that the cache should keep, at a bounded rate, for as long as the ramp goes on.
+    /// Requests values that the cache should keep, at a bounded rate, for as long as the ramp goes on. On a busy
+    /// machine until a second's worth was requested, so that the demand is always more than the limit.
     private func ask(_ demand: Demand) {
         let values = Double(limit.bytes) * plan.traffic / Double(Thumbnail.meanSize)
         let zipf = Zipf(count: max(1000, Int(values * 8)), skew: TrafficPlan.skew)
         keyEnd.store(UInt64(zipf.count), ordering: .relaxed)
         var random = SeededGenerator(seed: seed)
-        var due = SteadyClock.now
-        while isRamping.load(ordering: .relaxed) {
+        var due = SteadyClock.now, requested = ByteCount.zero
+        while isRamping.load(ordering: .relaxed) || requested < limit * plan.traffic {
             let key = UInt64(zipf.next(using: &random))
             if cache.value(forKey: key) == nil {
                 let bytes = value(key)
                 demand.add(bytes.count)
+                requested += ByteCount(bytes.count)
                 cache.insert(bytes, forKey: key)
                 due += .seconds(1 / values)
                 SteadyClock.sleep(until: due)

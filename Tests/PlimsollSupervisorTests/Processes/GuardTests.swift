@@ -7,6 +7,10 @@ import Testing
 @testable import PlimsollSupervisor
 
 @Suite(.serialized) struct GuardTests {
+    /// The answer for a guard that a supervisor of another test has waited for: as the first process of a machine, a
+    /// supervisor waits for every process that it does not know.
+    private let reaped = -ECHILD
+
     /// A unit that writes on as long as it runs: seeing it write again is seeing it run again.
     private func busy(in group: UnitGroup?) throws -> (child: Child, output: Output) { try Workbench.shell("while :; do echo x; done", in: group) }
 
@@ -147,7 +151,8 @@ import Testing
         defer {
             close(socket)
             var status: Int32 = 0
-            #expect(plimsoll_pidfd_wait(pidfd, 1, &status) == 1 && status == 0)
+            let ended = plimsoll_pidfd_wait(pidfd, 1, &status)
+            #expect(ended == 1 && status == 0 || ended == reaped)
             close(pidfd)
         }
         let file = plimsoll_pidfd_open(getpid())
@@ -171,7 +176,8 @@ import Testing
         defer {
             close(socket)
             var status: Int32 = 0
-            #expect(plimsoll_pidfd_wait(pidfd, 1, &status) == 1)
+            let ended = plimsoll_pidfd_wait(pidfd, 1, &status)
+            #expect(ended == 1 || ended == reaped)
             close(pidfd)
         }
         #expect(plimsoll_pidfd_signal(pidfd, SIGSTOP) == 0)
