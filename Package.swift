@@ -344,3 +344,16 @@ if Context.environment["PLIMSOLL_CORE"] == "1" {
     package.targets.removeAll { !core.contains($0.name) }
     package.products.removeAll { !core.contains($0.name) }
 }
+
+// `make sim`: the library on simulated threads. Linked with flags of its own, so nothing else builds it.
+if Context.environment["PLIMSOLL_SIM"] == "1" {
+    package.targets += [
+        .target(name: "CSimulatedThreads", path: "Tests/Simulation/Scheduler"),
+        .executableTarget(
+            name: "plimsoll-sim",
+            dependencies: [
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting",
+                "CSimulatedThreads",
+            ], path: "Tests/Simulation/World", swiftSettings: rules),
+    ]
+}

@@ -35,6 +35,8 @@ final class RunningFleet: Sendable {
         // What is not tested is not to happen meanwhile.
         (options.policy.roomHold, options.policy.foregroundPatience) = (.seconds(3600), .seconds(3600))
         options.policy.grace = .milliseconds(500)
+        // A guard that is late is replaced, and a suspension that fails meanwhile is not repeated for long.
+        options.guardPatience = .seconds(20)
         change(&options)
         supervisor = try Supervisor(units, options, source: source, root: root)
         supervisor.onRecord { [weak self] record in self?.received.withLock { $0.append(record) } }

@@ -24,6 +24,8 @@ public final class Supervisor: Sendable {
         package var audit: String?
         package var leavesUnits = false
         package var makesLeaf = false
+        /// Greatest time that the loop waits for an answer of the guard.
+        package var guardPatience = Duration.seconds(1)
 
         package init(directory: String) { self.directory = directory }
     }

@@ -71,7 +71,8 @@ final class SupervisorLoop {
         if options.policy.isDryRun { options.leavesUnits = false }
         self.options = options
         // First, while there is little memory to share.
-        thawWatchdog = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
+        thawWatchdog = try Guard(
+            keeping: supervisor.claim.withLock { $0?.descriptors ?? [] }, patience: options.guardPatience)
         guard ForeignCloser.shared.prepare() else {
             throw SupervisorError(
                 "cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)")

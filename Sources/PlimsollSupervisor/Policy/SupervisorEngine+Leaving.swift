@@ -34,6 +34,9 @@ extension SupervisorEngine {
                 // Waiters for the locks would block for as long as the unit is frozen (C48).
                 pass.spare(index, "the unit holds file locks that other processes may wait for")
             } else if unit.canSuspend(at: now) {
+                // The unit returns with room, also if it requested the freeze. Only units frozen by another party stay
+                // frozen.
+                pass.units[index].memory.footprint = unit.memory.footprint ?? unit.report.charge
                 suspend(
                     index, &pass,
                     unit.report.isReady

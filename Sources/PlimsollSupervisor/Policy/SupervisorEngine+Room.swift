@@ -15,7 +15,9 @@ extension SupervisorEngine {
         }
         let running = Set(pass.units.lazy.filter(\.runs).map(\.name)), known = Set(pass.units.lazy.map(\.name))
         let choice = VictimOrder.returning(pass.units, by: Self.size) { unit in
-            guard unit.isFree, mayReturn(unit, at: now), pass.fleet.room.map({ Self.need(unit) <= $0 }) ?? true else {
+            guard unit.isFree, mayReturn(unit, at: now),
+                pass.fleet.room.map({ need(unit, after: calm(unit, since: calmSince, now)) <= $0 }) ?? true
+            else {
                 return false
             }
             return unit.report.state != .stopped
@@ -24,13 +26,14 @@ extension SupervisorEngine {
         for unit in pass.units where unit.report.state == .stopped && unit.report.restart == .always {
             if let ended = unit.report.lastEnded { pass.remind(at: ended + policy.relaunchGap) }
         }
-        guard let choice else { return }
+        guard let choice else { return remindOfRoom(&pass, calmSince) }
         let unit = pass.units[choice]
         guard mayReturnNow(unit, &pass) else { return }
         lastReturn = now
         pass.units[choice].memory.footprint = nil
         let room = pass.fleet.room.map { "\($0)" } ?? "memory",
-            reason = "\(room) has been free for \(policy.roomHold), and the unit needs \(Self.need(unit))"
+            most = need(unit, after: .zero),
+            reason = "\(room) has been free for \(policy.roomHold), and the unit needs \(most) at most"
         pass.decide(unit.report.state == .stopped ? .start : .resume(.room), of: choice, reason)
         // Re-evaluate for the next unit.
         pass.remind(at: now + policy.thawSpacing)
@@ -57,9 +60,30 @@ extension SupervisorEngine {
         return pass.at >= next
     }
 
-    /// Extra memory that the unit needs to resume: previous footprint minus current charge. A frozen unit is already
-    /// charged, except for the memory reclaimed meanwhile.
-    private static func need(_ unit: UnitSnapshot) -> ByteCount { size(unit) - unit.report.charge }
+    /// Extra memory that must be free for the unit to return: at first previous footprint minus current charge. A frozen
+    /// unit is already charged, except for the memory reclaimed meanwhile.
+    ///
+    /// Every five minutes of calm halve that memory. The unit may never touch the reclaimed pages again, and would
+    /// otherwise stay frozen for ever in a fleet that uses most of the memory.
+    private func need(_ unit: UnitSnapshot, after calm: Duration) -> ByteCount {
+        let whole = Self.size(unit) - unit.report.charge
+        return ByteCount(whole.bytes >> min(Int(calm / Self.calmToHalve), 62))
+    }
+
+    private static let calmToHalve = Duration.seconds(300)
+
+    /// Time for which the unit has waited while memory was not short.
+    private func calm(_ unit: UnitSnapshot, since calmSince: Duration, _ now: Duration) -> Duration {
+        now - min(now, max(calmSince, unit.report.since))
+    }
+
+    /// Evaluates again when less memory needs to be free.
+    private func remindOfRoom(_ pass: inout DecisionPass, _ calmSince: Duration) {
+        for unit in pass.units where unit.isFree && mayReturn(unit, at: pass.at) {
+            let calm = calm(unit, since: calmSince, pass.at)
+            pass.remind(at: pass.at - calm + Self.calmToHalve * ((calm / Self.calmToHalve).rounded(.down) + 1))
+        }
+    }
 
     private static func size(_ unit: UnitSnapshot) -> ByteCount {
         max(unit.report.charge, unit.memory.footprint ?? .zero)

@@ -50,6 +50,31 @@ import Testing
         #expect(words.contains("job: resume room") == comesBack, "\(words)")
     }
 
+    // Found by the simulation, seed 1011: the file pages of a frozen unit were reclaimed, and it was frozen for good.
+    @Test mutating func `C91 five minutes of room halve the room that a unit must find`() throws {
+        var job = unit("job", .background, .running, 200)
+        let sent = try #require(engine.decide(fleet(0, .critical, short: 150, [job])).first { $0.action == .background })
+        engine.learn(Outcome(sent, at: .zero, relief: .zero))
+        (job.state, job.since, job.charge) = (.suspended, .seconds(10), .mebibytes(50))
+        for second in 20..<310 { #expect(engine.words(fleet(Double(second), .normal, room: 70, [job])) == [], "\(second)") }
+        // 150 MiB were reclaimed; half of that is not free either, and a quarter is.
+        #expect(engine.words(fleet(319, .normal, room: 70, [job])) == [])
+        #expect(engine.nextEvaluation(after: fleet(319, .normal, room: 70, [job])) == .seconds(1))
+        #expect(engine.words(fleet(619, .normal, room: 70, [job])) == [])
+        #expect(engine.words(fleet(620, .normal, room: 70, [job])) == ["job: resume room"])
+    }
+
+    // Found by the simulation, seed 1049: such a unit was frozen for good, as nobody asks for it.
+    @Test mutating func `C91 a foreground unit frozen at its own request while in the background comes back with room`() {
+        var web = unit("web", .foreground) { ($0.backgroundSince, $0.suspensionRequestedAt) = (.zero, .zero) }
+        #expect(engine.words(fleet(0, .normal, [web]), failure: nil) == ["web: background"])
+        (web.state, web.suspensionRequestedAt, web.isReady) = (.leaving, nil, true)
+        #expect(engine.words(fleet(1, .normal, [web]), failure: nil) == ["web: suspend"])
+        (web.state, web.since) = (.suspended, .seconds(1))
+        #expect(engine.words(fleet(5, .normal, room: 10, [web]), failure: nil) == [])
+        #expect(engine.words(fleet(12, .normal, room: 10, [web]), failure: nil) == ["web: resume room"])
+    }
+
     @Test mutating func `T29 units come back one after the other`() {
         let units = (0..<5).map { unit("u\($0)", .background, .suspended) }
         var now = 0.0, times: [Double] = [], states = units

@@ -140,8 +140,10 @@ final class MutantFinder: SyntaxVisitor {
     // MARK: Conditions
 
     override func visit(_ node: ConditionElementSyntax) -> SyntaxVisitorContinueKind {
-        // An endless loop tells nothing.
-        if node.parent?.parent?.is(WhileStmtSyntax.self) == true { return .visitChildren }
+        // An endless loop tells nothing. After `while true` the compiler asks for no result.
+        if node.parent?.parent?.is(WhileStmtSyntax.self) == true {
+            return node.condition.trimmedDescription == "true" ? .skipChildren : .visitChildren
+        }
         if case .expression(let condition) = node.condition { negate(condition) }
         return .visitChildren
     }

@@ -10,6 +10,8 @@ struct MutatedTree {
     private var excluded: [String: Set<String>] = [:]
     private var lines: [String: [String]] = [:]
     private var written: Set<String> = []
+    /// Number of builds that failed in a file.
+    private var failures: [String: Int] = [:]
 
     private static let module = "CPlimsollProcess"
     /// Files that the targets of the manifest need.
@@ -25,10 +27,11 @@ struct MutatedTree {
 
     /// Writes the copy and builds its tests. Mutants that don't compile are left out, and the rest is built again.
     mutating func build() throws {
-        for _ in 0..<20 {
+        for _ in 0..<40 {
             try write()
             let (status, output) = try Command.run(
-                "swift", ["build", "--build-tests", "--package-path", tree.path], environment: ["SWIFT_DETERMINISTIC_HASHING": "1"])
+                "swift", ["build", "--build-tests", "--package-path", tree.path, "-Xswiftc", "-suppress-warnings"],
+                environment: ["SWIFT_DETERMINISTIC_HASHING": "1"])
             if status == 0 { return }
             let faults = faults(in: output)
             guard !faults.isEmpty else {
@@ -38,7 +41,7 @@ struct MutatedTree {
             try JSONEncoder().encode(excluded).write(to: folder.appendingPathComponent("excluded.json"))
             print("# \(faults.values.reduce(0) { $0 + $1.count }) lines have mutants that don't compile; building again")
         }
-        throw Failure("after 20 builds some mutants still don't compile; remove \(folder.path) and try again")
+        throw Failure("after 40 builds some mutants still don't compile; remove \(folder.path) and try again")
     }
 
     var tree: URL { folder.appendingPathComponent("tree") }
@@ -105,18 +108,23 @@ struct MutatedTree {
     }
 
     /// Returns the text of lines with errors, in files that have mutants.
-    private func faults(in output: String) -> [String: Set<String>] {
+    private mutating func faults(in output: String) -> [String: Set<String>] {
         let files = Set(mutants.map(\.file))
         var faults: [String: Set<String>] = [:]
         for match in output.matches(of: /(?:^|\n)([^\s:][^:\n]*):(\d+):\d+: error:/) {
             let path = String(match.output.1)
             guard let file = files.first(where: { path == $0 || path.hasSuffix("/" + $0) }), let line = Int(match.output.2)
             else { continue }
-            // An error inside a statement of several lines is told at the line of the part.
+            // An error inside a statement of several lines is told at the line of the part, and one of a whole function
+            // at its end. If what was left out has not helped, more is left out.
             let owners = mutants.filter { $0.file == file && $0.line <= line }.map(\.line)
-            guard let near = owners.max(), let text = lines[file]?[near - 1] else { continue }
-            faults[file, default: []].insert(text)
+            guard let near = owners.max() else { continue }
+            let reach = near - 5 * failures[file, default: 0]
+            for owner in owners where owner == near || owner > reach {
+                if let text = lines[file]?[owner - 1] { faults[file, default: []].insert(text) }
+            }
         }
+        for file in faults.keys { failures[file, default: 0] += 1 }
         return faults
     }
 }
