@@ -64,8 +64,8 @@ struct LifecycleStages: Sendable {
         stage { if let state { pausables.setState(state) } else { pausables.open() } }
     }
 
-    /// Waits for work that was admitted before the pause, such as a tick that has no thread yet. Such work may still
-    /// change the state to be saved.
+    /// Waits for work that was admitted before the pause, such as a limiter's requests, or a tick that has no thread
+    /// yet. Such work may still change the state to be saved.
     ///
     /// The wait gets half of the remaining time, the save the other half. Members that take longer are named as
     /// overrun, and the save does not count as complete.

@@ -11,12 +11,13 @@ import Synchronization
 /// Callers are admitted in the order of arrival. At the level `warning` half of the limit may run, at `critical` a
 /// quarter, at the ladder's rung `quiesce` one, and in the background `inBackground`. A paused process admits no
 /// callers. After a freeze, no caller is admitted before the process has handled the gap. Running work is never
-/// interrupted, so more may run for a while after a limit has fallen. A limiter that is in no set always has the full
-/// limit.
+/// interrupted, so more may run for a while after a limit has fallen. A step of the life cycle that pauses the limiter
+/// waits for running work before it saves state, for half of its time at most (C43). A limiter that is in no set always
+/// has the full limit.
 ///
 /// Never wait here for work that frees memory or holds a lock: a wait ends only when other work finishes (T28). Bound
 /// the wait with `waitingAtMost:` if the caller must not wait forever.
-public final class ConcurrencyLimiter: Quiescable, GatedMember {
+public final class ConcurrencyLimiter: Quiescable, WorkingMember {
     package typealias Statistics = (
         running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64, expired: UInt64
     )
@@ -157,9 +158,28 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
 
     /// Ends a piece of work. `unused` means that the work never began.
     private func finished(unused: Bool = false) {
-        let hasWaiters = state.withLock { $0.leave(unused: unused) }
+        let (hasWaiters, idle) = state.withLock { state in
+            let hasWaiters = state.leave(unused: unused)
+            return (hasWaiters, state.running == 0 ? exchange(&state.whenIdle, []) : [])
+        }
+        for body in idle { body() }
         if hasWaiters { poll() }
     }
+
+    // MARK: The end of admitted work
+
+    var isRunning: Bool { state.withLock { $0.running > 0 } }
+
+    func whenIdle(_ body: @escaping @Sendable () -> Void) {
+        let isIdle = state.withLock { state in
+            if state.running > 0 { state.whenIdle.append(body) }
+            return state.running == 0
+        }
+        if isIdle { body() }
+    }
+
+    /// True while a caller waits for the end of all admitted work. For tests.
+    var isAwaited: Bool { state.withLock { !$0.whenIdle.isEmpty } }
 
     public func quiesce(to extent: QuiesceExtent) {
         gates.follow(extent)

@@ -32,6 +32,8 @@ struct LimiterState<Waiter> {
 
     let rules: Rules
     private(set) var running = 0
+    /// Callbacks for the end of all work in progress.
+    var whenIdle: [@Sendable () -> Void] = []
     private(set) var admitted: UInt64 = 0
     private(set) var refused: UInt64 = 0
     private(set) var expired: UInt64 = 0

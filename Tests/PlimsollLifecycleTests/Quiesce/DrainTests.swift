@@ -47,6 +47,33 @@ import Testing
         #expect(count.value == 1 && saved.all == [1] && lifecycle.arrival == true)
     }
 
+    // Found by GateHistoryTests: such requests were not waited for.
+    @Test func `C41 C43 changes of a request admitted before the pause are saved`() async throws {
+        let held = Latch(), began = Counter(), changed = Counter(), saved = saved, lifecycle = lifecycle
+        let limiter = ConcurrencyLimiter("orders", limit: 4, inBackground: 0)
+        lifecycle.pausables.add(limiter)
+        lifecycle.preserve(
+            "orders", in: MemoryStateStore(),
+            snapshot: {
+                saved.add(changed.value)
+                return []
+            }, restore: { _ in })
+        try await lifecycle.launch()
+        async let request: Void = limiter.run {
+            began.add(1)
+            await held.wait()
+            changed.add(1)
+        }
+        await until("the request is inside") { began.value == 1 }
+        async let report = lifecycle.enterBackground(cause: .operator)
+        await until("the wait for the request") { limiter.isAwaited || !saved.all.isEmpty }
+        #expect(lifecycle.state == .background && saved.all.isEmpty && lifecycle.arrival == nil)
+        held.open()
+        try await request
+        #expect(try await report.overran.isEmpty)
+        #expect(saved.all == [1] && lifecycle.arrival == true)
+    }
+
     @Test func `C43 C61 a tick longer than half of the time is named, and the state does not count as saved`() async throws {
         let held = Latch(), began = Counter(), lifecycle = lifecycle
         _ = count(held: held, began: began)

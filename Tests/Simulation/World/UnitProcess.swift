@@ -367,9 +367,12 @@ final class UnitProcess: @unchecked Sendable {
     /// With memory free for long, nothing stays paused.
     private func checkRecovery() {
         guard memory.truth == .normal, memory.available > unit.limit / 2 else { return }
+        let since = memory.running()
         SimulatedThreads.sleep(.seconds(60))
-        // The supervisor may have announced a level of the machine meanwhile.
-        guard !isEnding, memory.truth == .normal, memory.available > unit.limit / 2, fleet.calm > .seconds(60) else {
+        // The supervisor may have announced a level of the machine meanwhile, or have frozen the unit.
+        guard !isEnding, memory.running() - since > .seconds(59), memory.truth == .normal, memory.available > unit.limit / 2,
+            fleet.calm > .seconds(60)
+        else {
             return
         }
         Invariants.check(manager.level == .normal, "\(unit.name): \(manager.level) a minute after memory came back")
