@@ -93,7 +93,7 @@ private struct GateHistory: Sendable {
             let yields = Int.random(in: 0..<3, using: &random), begin = Self.now
             let inside = try? await limiter.run {
                 let entered = Self.now
-                for _ in 0..<yields { await Task.yield() }
+                for _ in 0..<yields { await giveWay() }
                 return entered...Self.now
             }
             let end = Self.now
@@ -106,7 +106,7 @@ private struct GateHistory: Sendable {
             let begin = Self.now
             set.setState(.inactive)
             let closing = begin...Self.now, late = await set.drain(within: .seconds(60)), drained = Self.now
-            await Task.yield()
+            await giveWay()
             let opens = Self.now
             set.setState(.active)
             let opening = opens...Self.now
