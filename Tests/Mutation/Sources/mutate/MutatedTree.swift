@@ -111,16 +111,18 @@ struct MutatedTree {
     private mutating func faults(in output: String) -> [String: Set<String>] {
         let files = Set(mutants.map(\.file))
         var faults: [String: Set<String>] = [:]
-        for match in output.matches(of: /(?:^|\n)([^\s:][^:\n]*):(\d+):\d+: error:/) {
+        for match in output.matches(of: /(?:^|\n)([^\s:][^:\n]*):(\d+):\d+: error: ([^\n]*)/) {
             let path = String(match.output.1)
             guard let file = files.first(where: { path == $0 || path.hasSuffix("/" + $0) }), let line = Int(match.output.2)
             else { continue }
-            // An error inside a statement of several lines is told at the line of the part, and one of a whole function
-            // at its end. If what was left out has not helped, more is left out.
-            let owners = mutants.filter { $0.file == file && $0.line <= line }.map(\.line)
-            guard let near = owners.max() else { continue }
-            let reach = near - 5 * failures[file, default: 0]
-            for owner in owners where owner == near || owner > reach {
+            // An error inside a statement of several lines is told at the line of the part, one of a whole function at
+            // its end, and a closure that takes the compiler too long at its begin. If what was left out has not
+            // helped, more is left out.
+            let owners = mutants.filter { $0.file == file }.map(\.line), reach = 5 * failures[file, default: 0]
+            let range =
+                match.output.3.contains("type-check")
+                ? line...line + 5 + reach : (owners.filter { $0 <= line }.max() ?? line) - reach...line
+            for owner in owners where range.contains(owner) {
                 if let text = lines[file]?[owner - 1] { faults[file, default: []].insert(text) }
             }
         }
