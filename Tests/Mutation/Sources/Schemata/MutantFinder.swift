@@ -213,15 +213,27 @@ final class MutantFinder: SyntaxVisitor {
     }
 
     /// Returns true if the value of the statement may be the result of the code around it: a single statement of a
-    /// closure, of a getter, or of a function with a result.
+    /// closure, of a getter, of a function with a result, or of a branch whose value is such a result.
     private func isResult(_ node: CodeBlockItemSyntax) -> Bool {
         guard let list = node.parent?.as(CodeBlockItemListSyntax.self), list.count == 1, let owner = list.parent else {
             return false
         }
         if owner.is(ClosureExprSyntax.self) || owner.is(AccessorBlockSyntax.self) { return true }
         guard let body = owner.parent else { return false }
+        if owner.is(SwitchCaseSyntax.self) { return isValue(body.parent) }
+        if body.is(IfExprSyntax.self) { return isValue(body) }
         if let function = body.as(FunctionDeclSyntax.self) { return function.signature.returnClause != nil }
         return body.is(AccessorDeclSyntax.self) || body.is(SubscriptDeclSyntax.self)
+    }
+
+    /// Returns true if the value of a `switch` or `if` is used, or may be a result.
+    private func isValue(_ branches: Syntax?) -> Bool {
+        var node = branches
+        // `else if`
+        while let outer = node?.parent, outer.is(IfExprSyntax.self) { node = outer }
+        guard let parent = node?.parent else { return false }
+        guard parent.is(ExpressionStmtSyntax.self) || parent.is(CodeBlockItemSyntax.self) else { return true }
+        return (parent.as(CodeBlockItemSyntax.self) ?? parent.parent?.as(CodeBlockItemSyntax.self)).map(isResult) ?? false
     }
 
     private func isInInitializer(_ node: some SyntaxProtocol) -> Bool {

@@ -6,7 +6,9 @@ struct MutatedTree {
     let origin: URL
     let folder: URL
     private(set) var mutants: [Mutant] = []
-    /// The text of lines whose mutants don't compile, by file. A change of the source moves lines.
+    /// The text of lines whose mutants don't compile, by file. A change of the source moves lines. Kept in the
+    /// repository, as each build that finds some takes minutes.
+    private let known: URL
     private var excluded: [String: Set<String>] = [:]
     private var lines: [String: [String]] = [:]
     private var written: Set<String> = []
@@ -19,10 +21,17 @@ struct MutatedTree {
 
     init(of origin: URL, at folder: URL) throws {
         (self.origin, self.folder) = (origin, folder)
-        let known = folder.appendingPathComponent("excluded.json")
+        known = origin.appendingPathComponent("Tests/Mutation/excluded.json")
         if let data = try? Data(contentsOf: known) {
             excluded = try JSONDecoder().decode([String: Set<String>].self, from: data)
         }
+    }
+
+    /// Writes the excluded lines, in order, so that a change of the file shows what has changed.
+    private func remember() throws {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        try (encoder.encode(excluded.mapValues { $0.sorted() }) + Data("\n".utf8)).write(to: known)
     }
 
     /// Writes the copy and builds its tests. Mutants that don't compile are left out, and the rest is built again.
@@ -38,8 +47,9 @@ struct MutatedTree {
                 throw Failure("building the mutants failed without an error in a file that has some:\n\(output.suffix(4000))")
             }
             for (file, lines) in faults { excluded[file, default: []].formUnion(lines) }
-            try JSONEncoder().encode(excluded).write(to: folder.appendingPathComponent("excluded.json"))
+            try remember()
             print("# \(faults.values.reduce(0) { $0 + $1.count }) lines have mutants that don't compile; building again")
+            fflush(nil)
         }
         throw Failure("after 40 builds some mutants still don't compile; remove \(folder.path) and try again")
     }
@@ -119,9 +129,8 @@ struct MutatedTree {
             // its end, and a closure that takes the compiler too long at its begin. If what was left out has not
             // helped, more is left out.
             let owners = mutants.filter { $0.file == file }.map(\.line), reach = 5 * failures[file, default: 0]
-            let range =
-                match.output.3.contains("type-check")
-                ? line...line + 5 + reach : (owners.filter { $0 <= line }.max() ?? line) - reach...line
+            let before = owners.filter { $0 <= line }.max().map { $0 - reach...line }
+            let after = line...line + 5 + reach, range = match.output.3.contains("type-check") ? after : before ?? after
             for owner in owners where range.contains(owner) {
                 if let text = lines[file]?[owner - 1] { faults[file, default: []].insert(text) }
             }

@@ -37,12 +37,17 @@ import Testing
         #expect(mutants("func f() -> Int { g() }").isEmpty && mutants("let a = b { c() }").isEmpty)
         #expect(mutants("var a: Int { b() }").isEmpty && mutants("var a: Int { get { b() } }").isEmpty)
         #expect(mutants("func f() { g() }") == ["statement g() -> nothing"])
+        // Also in branches whose value is the result.
+        #expect(mutants("let a = b { switch c { case .d: e(); default: f() } }").isEmpty)
+        #expect(mutants("func f() -> Int { if case .a = b { c() } else if case .d = e { g() } else { h() } }").isEmpty)
+        #expect(mutants("let a = switch b { case .c: d(); default: e() }").isEmpty)
+        #expect(mutants("func f() { switch a { case .b: c(); default: break } }") == ["statement c() -> nothing"])
     }
 
     @Test func `conditions are negated, endless loops are not made`() {
         #expect(code("if a { }") == "if (plimsoll_mutant(1) != (a)) { }")
         #expect(code("guard let a, b.c() else { return }") == "guard let a, (plimsoll_mutant(1) != (b.c())) else { return }")
-        #expect(mutants("while a { }").isEmpty)
+        #expect(mutants("while a { }").isEmpty && mutants("while true { break }").isEmpty)
     }
 
     @Test func `constants change, but not in patterns, attributes, raw values, strings and default arguments`() {
