@@ -8,9 +8,12 @@ struct Failure: Error, CustomStringConvertible {
 enum Command {
     /// Runs a program to its end, and returns its status and everything that it wrote.
     ///
-    /// - Parameter limit: time after which the program and its children are killed; the status is 137 then.
+    /// - Parameters:
+    ///   - limit: time after which the program and its children are killed; the status is 137 then.
+    ///   - last: text after which nothing more is of interest; the program is ended, and the status is not 0.
     static func run(
-        _ program: String, _ arguments: [String], environment: [String: String] = [:], limit: Duration? = nil
+        _ program: String, _ arguments: [String], environment: [String: String] = [:], limit: Duration? = nil,
+        until last: String? = nil
     ) throws -> (status: Int32, output: String) {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
@@ -25,6 +28,10 @@ enum Command {
         (process.standardOutput, process.standardError) = (output, output)
         process.standardInput = FileHandle.nullDevice
         try process.run()
+        while let last, process.isRunning {
+            Thread.sleep(forTimeInterval: 0.1)
+            if let data = try? Data(contentsOf: log), data.range(of: Data(last.utf8)) != nil { process.terminate() }
+        }
         process.waitUntilExit()
         try output.close()
         return (process.terminationStatus, String(decoding: try Data(contentsOf: log), as: UTF8.self))

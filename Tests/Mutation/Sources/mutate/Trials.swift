@@ -64,7 +64,7 @@ struct Trials {
         let skipped = Area.readers.flatMap { ["--skip", "\\.\($0)\\b"] }
         return try Command.run(
             tree.bundle.path, ["--testing-library", "swift-testing", "--filter", filter] + skipped, environment: environment,
-            limit: limit)
+            limit: limit, until: mutant == 0 ? nil : "recorded an issue")
     }
 
     /// A pattern for the suites that the folder of tests declares; `nil` if there is none.
