@@ -143,7 +143,7 @@ inert: swift ## The tests of the core in the inert build, which macOS and musl h
 	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
 
 # Each run has 5,000 histories of each number of threads, on a new seed.
-histories: $(call built,bundle) ## Histories of caches and tokens on several threads, checked against an order; RUNS=20 times 15,000
+histories: $(call built,bundle) ## Histories of caches, tokens and the gate on several threads, checked; RUNS=20 times 15,000
 	@mkdir -p out; PLIMSOLL_RUNS=$${RUNS:-20} $(BUNDLE) --filter '(LinearizabilityTests|HistoryTests)' > out/histories.log 2>&1 || \
 		{ grep -A3 'recorded an issue' out/histories.log; exit 1; }
 	@awk '/^figure histories/ { sum[$$2] += $$3 } END { for (name in sum) print "figure", name, sum[name], "count" }' \

@@ -165,7 +165,7 @@ final class Subject: Sendable {
     }
 
     /// Requests values that the cache should keep, at a bounded rate, for as long as the ramp goes on. On a busy
-    /// machine until a second's worth was requested, so that the demand is always more than the limit.
+    /// machine until a second's worth was requested, so that `traffic` always demands more than the limit.
     private func ask(_ demand: Demand) {
         let values = Double(limit.bytes) * plan.traffic / Double(Thumbnail.meanSize)
         let zipf = Zipf(count: max(1000, Int(values * 8)), skew: TrafficPlan.skew)

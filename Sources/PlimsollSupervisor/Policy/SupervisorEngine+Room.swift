@@ -42,7 +42,7 @@ extension SupervisorEngine {
     private func mayReturn(_ unit: UnitSnapshot, at now: Duration) -> Bool {
         switch unit.report.state {
         case .suspended:
-            // A foreground unit is frozen only at its own request, and thaws on request.
+            // A foreground unit that another party froze stays frozen.
             (unit.report.role != .foreground || unit.memory.footprint != nil)
                 && !unit.memory.hasFailed(.resume, at: now)
         case .stopped:

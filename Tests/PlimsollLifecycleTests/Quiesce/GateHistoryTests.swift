@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What happened at one gate, with times, and the rules that it must obey.
+/// The events at one gate, with times, and the rules that the gate must obey.
 private struct GateHistory: Sendable {
     typealias Span = ClosedRange<Int64>
 

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// What happened to the background tasks of one registry, with times, and the rules that it must obey.
+/// The events of one registry's background tasks, with times, and the rules that the registry must obey.
 ///
 /// A call takes effect at some instant between its begin and its end. A rule is broken if no choice of instants obeys it.
 struct TaskHistory: Sendable {

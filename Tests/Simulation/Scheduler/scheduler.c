@@ -36,7 +36,6 @@ struct thread {
 
 struct parker {
     bool token;
-    struct thread *waiter;
 };
 
 enum { MOST_THREADS = 4096, MOST_GROUPS = 1 << 16 };
@@ -75,7 +74,13 @@ uint64_t simulated_random(void) { return draw(&world_chance); }
 uint64_t simulated_switches(void) { return switches; }
 uint64_t simulated_checksum(void) { return checksum; }
 int simulated_group(void) { return current ? current->group : 0; }
-void simulated_join_group(int group) { current->group = group; }
+void simulated_join_group(int group) {
+    if (group >= MOST_GROUPS) {
+        fputs("simulation: too many groups\n", stderr);
+        abort();
+    }
+    current->group = group;
+}
 
 // MARK: Turns
 
@@ -265,12 +270,6 @@ void simulated_kill(int group) {
         if (thread->group != group || thread == current) threads[left++] = thread;
     }
     count = left;
-}
-
-int simulated_threads(int group) {
-    int found = 0;
-    for (int i = 0; i < count; i++) found += threads[i]->group == group;
-    return found;
 }
 
 void simulated_print_threads(void) {

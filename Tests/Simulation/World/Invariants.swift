@@ -2,7 +2,7 @@ import CSimulatedThreads
 import Glibc
 import Plimsoll
 
-/// What must hold at any time. A violation ends the run, and names the seed that leads there again.
+/// Rules that hold at any time. A violation ends the run, and names the seed that leads there again.
 enum Invariants {
     // Set once, before other threads exist.
     nonisolated(unsafe) static var seed: UInt64 = 0

@@ -83,7 +83,7 @@ final class UnitProcess: @unchecked Sendable {
                 let value = value
                 SimulatedThreads.sleep(Dice.between(.zero, .milliseconds(3)))
                 return withUnsafeBytes(of: value) { Array($0) }
-            }, restore: { [self] in value = $0.reduce(into: (0, 0)) { $0 = ($0.0 | UInt64($1) << (8 * $0.1), $0.1 + 1) }.0 })
+            }, restore: { [self] in value = Self.number($0) })
         lifecycle.observe(
             "unit",
             onBackground: { [self] _ in
@@ -138,7 +138,7 @@ final class UnitProcess: @unchecked Sendable {
         handlers -= 1
     }
 
-    /// What must hold once `run()` has returned.
+    /// Checks the rules that hold once `run()` has returned.
     private func checkEnd() {
         Invariants.check(manager.backgroundTasks.isEmpty, "\(unit.name): background tasks outlive the manager")
         for token in tokens { token.check(isOver: true) }
@@ -149,9 +149,12 @@ final class UnitProcess: @unchecked Sendable {
     /// All state is on the medium.
     func checkSaved(_ cause: String) {
         let stored = (try? unit.store.read("value")).flatMap { $0 }.flatMap { PreservedState.unwrap($0)?.bytes } ?? []
-        let saved = stored.enumerated().reduce(UInt64(0)) { $0 | UInt64($1.element) << (8 * UInt64($1.offset)) }
+        let saved = Self.number(stored)
         Invariants.check(saved == value, "\(unit.name) \(cause): \(saved) is saved of \(value)")
     }
+
+    /// Returns the number that a snapshot has as bytes, the least significant first.
+    private static func number(_ bytes: [UInt8]) -> UInt64 { bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) } }
 
     private func exhausted() {
         isDoomed = true

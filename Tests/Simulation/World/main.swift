@@ -23,7 +23,8 @@ while let option = arguments.popFirst() {
 guard simulated_is_linked() else { fail("linked without the simulated threads; build with `make sim`") }
 
 func fail(_ reason: String) -> Never {
-    print("plimsoll-sim: \(reason)")
+    let line = Array("plimsoll-sim: \(reason)\n".utf8)
+    write(STDERR_FILENO, line, line.count)
     exit(64)
 }
 

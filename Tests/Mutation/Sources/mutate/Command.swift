@@ -27,9 +27,10 @@ enum Command {
         let output = try FileHandle(forWritingTo: log)
         (process.standardOutput, process.standardError) = (output, output)
         process.standardInput = FileHandle.nullDevice
+        let end = DispatchSemaphore(value: 0)
+        process.terminationHandler = { _ in end.signal() }
         try process.run()
-        while let last, process.isRunning {
-            Thread.sleep(forTimeInterval: 0.1)
+        while let last, end.wait(timeout: .now() + 0.1) == .timedOut {
             if let data = try? Data(contentsOf: log), data.range(of: Data(last.utf8)) != nil { process.terminate() }
         }
         process.waitUntilExit()

@@ -6,9 +6,9 @@ struct MutatedTree {
     let origin: URL
     let folder: URL
     private(set) var mutants: [Mutant] = []
-    /// The text of lines whose mutants don't compile, by file. A change of the source moves lines. Kept in the
-    /// repository, as each build that finds some takes minutes.
+    /// File of the excluded lines, in the repository, as each build that finds some takes minutes.
     private let known: URL
+    /// The text of lines whose mutants don't compile, by file. A change of the source moves lines.
     private var excluded: [String: Set<String>] = [:]
     private var lines: [String: [String]] = [:]
     private var written: Set<String> = []
@@ -51,7 +51,7 @@ struct MutatedTree {
             print("# \(faults.values.reduce(0) { $0 + $1.count }) lines have mutants that don't compile; building again")
             fflush(nil)
         }
-        throw Failure("after 40 builds some mutants still don't compile; remove \(folder.path) and try again")
+        throw Failure("after 40 builds some mutants still don't compile; the lines left out so far are in \(known.path): run again to go on")
     }
 
     var tree: URL { folder.appendingPathComponent("tree") }

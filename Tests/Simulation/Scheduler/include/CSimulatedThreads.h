@@ -34,8 +34,6 @@ void simulated_freeze(int group);
 void simulated_thaw(int group);
 /// Ends all threads of a group wherever they are, as SIGKILL does. Their memory is lost.
 void simulated_kill(int group);
-/// Number of living threads of a group.
-int simulated_threads(int group);
 
 /// Number of times that another thread was chosen, and a checksum of all choices: equal for equal runs.
 uint64_t simulated_switches(void);
