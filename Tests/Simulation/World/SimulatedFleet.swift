@@ -97,7 +97,7 @@ final class SimulatedFleet: @unchecked Sendable {
         Pool.end(process.group)
         let before = unit.charge
         unit.ended()
-        if let underWay = unit.underWay, underWay.decision.action.kind == .end {
+        if let underWay = unit.underWay, underWay.action.kind == .end {
             complete(unit, relief: before)
         } else {
             complete(unit, failure: "the unit has ended")
@@ -152,7 +152,7 @@ final class SimulatedFleet: @unchecked Sendable {
         case .warn, .release: break
         default:
             if unit.underWay != nil { complete(unit, failure: "replaced") }
-            unit.underWay = (decision, unit.charge)
+            unit.underWay = decision
         }
         guard let process = unit.process else {
             guard decision.action == .start else { return complete(unit, failure: "the unit has ended") }
@@ -233,10 +233,10 @@ final class SimulatedFleet: @unchecked Sendable {
 
     /// Tells the engine the outcome of the decision under way.
     private func complete(_ unit: SimulatedUnit, of decision: Decision? = nil, relief: Int = 0, failure: String? = nil) {
-        guard let underWay = unit.underWay, decision == nil || underWay.decision == decision else { return }
+        guard let underWay = unit.underWay, decision == nil || underWay == decision else { return }
         unit.underWay = nil
         engine.learn(
-            Outcome(underWay.decision, at: SimulatedThreads.now, relief: ByteCount(relief), failure: failure))
+            Outcome(underWay, at: SimulatedThreads.now, relief: ByteCount(relief), failure: failure))
         loop.unpark()
     }
 

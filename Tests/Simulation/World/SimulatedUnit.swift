@@ -20,7 +20,7 @@ final class SimulatedUnit: @unchecked Sendable {
     private(set) var process: UnitProcess?
     var report: UnitReport
     /// The decision that is being carried out.
-    var underWay: (decision: Decision, before: Int)?
+    var underWay: Decision?
     /// Time at which the unit is killed unless it has ended.
     var killAt: Duration?
     private unowned let fleet: SimulatedFleet
