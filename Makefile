@@ -23,7 +23,7 @@ E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
 .PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end \
 	bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle \
-	packages ecosystem-bundle platforms inert sanitize histories mutants sim allocators ecosystem vm vm-peers check \
+	packages ecosystem-bundle platforms inert sanitize histories mutants sim fuzz allocators ecosystem vm vm-peers check \
 	contracts format bench bench-peers bench-hit-ratio bench-adoption bench-hostile bench-micro container-programs \
 	bench-report bench-setup cache-bench stress docs clean
 
@@ -71,10 +71,10 @@ demo-lifecycle: $(RELEASE) ## A service taken through its life cycle, and drawn 
 test: swift ## The usual tests, also in a virtual machine; REQUIRE=1: what cannot run here is a failure
 	@Tests/parts --then vm
 
-test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, the inert build, all boots, long torture
+test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, fuzzing, the inert build, all boots, long torture
 	@Tests/parts --also $(RELEASE) $(SHOP) $(BENCH) --then allocators vm ALL=1 CONFIGURATION=release \
 		TORTURE_READS=2000000
-	@$(MAKE) --no-print-directory inert sanitize histories sim
+	@$(MAKE) --no-print-directory inert sanitize histories sim fuzz
 
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
@@ -151,8 +151,8 @@ histories: $(call built,bundle) ## Histories of caches, tokens and the gate on s
 
 # The build takes minutes, and each mutant seconds. Verdicts are kept in out/mutants.jsonl.
 mutants: swift ## Decisions changed one at a time: which changes do no tests notice? SAMPLE=100 SEED=1
-	@$(BUILD) --package-path Tests/Mutation --product mutate >&2
-	@mkdir -p out; Tests/Mutation/.build/debug/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1}
+	@$(BUILD) -c release --package-path Tests/Mutation --product mutate >&2
+	@mkdir -p out; Tests/Mutation/.build/release/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1}
 
 # The library on simulated threads: its thread functions are replaced when the program is linked. In a build of its own,
 # optimized and with internal names visible.
@@ -161,6 +161,12 @@ sim: swift ## Fleets of units and a supervisor on simulated threads and time: HO
 	@PLIMSOLL_SIM=1 $(BUILD) -c release -Xswiftc -enable-testing --scratch-path .build-sim --product plimsoll-sim \
 		$(foreach name,$(SIMULATED),-Xlinker --wrap=$(name)) >&2
 	@Tests/Simulation/run .build-sim/release/plimsoll-sim "$${HOURS:-20000}" "$${SEED:-1}"
+
+# The parsers, all of it compiled for coverage in a build of its own. gold does not link libFuzzer.
+fuzz: packages ## Random input for everything that is parsed; SECONDS_EACH=60
+	@PLIMSOLL_FUZZ=1 $(BUILD) -c release --traits default,Spill --scratch-path .build-fuzz --product plimsoll-fuzz \
+		-Xswiftc -enable-testing -Xswiftc -sanitize=fuzzer -Xcc -fsanitize=fuzzer-no-link -Xswiftc -use-ld=lld >&2
+	@Tests/Fuzz/run .build-fuzz/release/plimsoll-fuzz "$${SECONDS_EACH:-60}"
 
 platforms: swift ## The C of the core compiled for macOS and musl, as far as that can be checked here
 	Tests/tally --part platforms Tests/Platforms/check

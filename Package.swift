@@ -357,3 +357,16 @@ if Context.environment["PLIMSOLL_SIM"] == "1" {
             ], path: "Tests/Simulation/World", swiftSettings: rules),
     ]
 }
+
+// `make fuzz`: the parsers, called by libFuzzer. All of it is compiled for coverage, in a build of its own.
+if Context.environment["PLIMSOLL_FUZZ"] == "1" {
+    package.targets += [
+        .systemLibrary(name: "CFuzzer", path: "Tests/Fuzz/Driver"),
+        .executableTarget(
+            name: "plimsoll-fuzz",
+            dependencies: [
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
+                "PlimsollSpill", "PlimsollTesting", "CFuzzer",
+            ], path: "Tests/Fuzz/Formats", swiftSettings: rules),
+    ]
+}

@@ -92,10 +92,14 @@ struct DeferredQueue {
             guard let level = UInt8(exactly: try reader.number()).flatMap(PressureLevel.init(rawValue:)) else {
                 throw KeptBytes.Problem(reason: "an entry has an unknown level")
             }
+            let attempts = try reader.number()
+            guard delay >= .zero, attempts >= 0 else {
+                throw KeptBytes.Problem(reason: "an entry has a negative delay or number of attempts")
+            }
             asks.append(
                 Ask(
                     id: id, order: 0, due: .zero, dueWall: dueWall, delay: delay, level: level,
-                    attempts: Int(try reader.number())))
+                    attempts: Int(min(attempts, 1 << 32))))
         }
         return asks
     }

@@ -137,6 +137,8 @@ final class HandoverStore: Sendable {
     private static func decode(_ bytes: [UInt8]) throws(KeptBytes.Problem) -> (last: Int64, entries: [Entry]) {
         var reader = try KeptBytes(reading: bytes, mark, version: 1)
         let last = try reader.number()
+        // Identifiers are nanoseconds of the time of day or follow each other; later ones must remain possible.
+        guard 0..<Int64.max / 2 ~= last else { throw KeptBytes.Problem(reason: "the last identifier is out of range") }
         var entries: [Entry] = []
         for _ in 0..<max(0, try reader.number()) {
             entries.append(Entry(id: try reader.number(), name: try reader.text(), bytes: try reader.field()))

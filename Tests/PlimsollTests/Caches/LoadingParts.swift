@@ -5,17 +5,26 @@ import Testing
 @testable import Plimsoll
 
 /// Where loads wait until a test lets them go on, and how a test sees that others have lined up behind them.
-struct HeldLoad {
-    private let stream = AsyncStream.makeStream(of: Never.self)
+final class HeldLoad: Sendable {
+    private let doors = Mutex<(isOpen: Bool, waiting: [AsyncStream<Never>.Continuation])>((false, []))
     let begun = Counter()
 
-    /// Waits, in a load.
+    /// Waits, in a load, until the test opens or the task is cancelled.
     func wait() async {
+        // A stream for each caller, because the cancellation of one reader ends a stream for all readers.
+        let (stream, door) = AsyncStream.makeStream(of: Never.self)
+        doors.withLock { doors in if doors.isOpen { door.finish() } else { doors.waiting.append(door) } }
         begun.add(1)
-        for await _ in stream.stream {}
+        for await _ in stream {}
     }
 
-    func open() { stream.continuation.finish() }
+    func open() {
+        let waiting = doors.withLock { doors in
+            doors.isOpen = true
+            return doors.waiting
+        }
+        for door in waiting { door.finish() }
+    }
 
     /// Waits in a test until a load has come here.
     func isReached() async { await until { begun.value != 0 } }

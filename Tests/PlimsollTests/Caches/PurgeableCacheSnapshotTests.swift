@@ -81,6 +81,11 @@ import Testing
             try store.write("broken", broken)
             _ = try cache(10_000).restore(from: store, as: "broken")
         }
+        // The time of the save, after the version: no time of day.
+        for saved in [Int64.min, .min + 1, -1, 0, .max] {
+            try store.write("time", Array(bytes[..<4]) + withUnsafeBytes(of: saved.littleEndian) { Array($0) } + bytes[12...])
+            #expect(try cache().restore(from: store, as: "time").restored == 50)
+        }
         try store.write("later", [2, 0, 0, 0] + bytes.dropFirst(4))
         #expect(try cache().restore(from: store, as: "later").reason?.contains("version") == true)
         #expect(try cache().restore(from: store, as: "nothing").reason == "no snapshot is stored under \"nothing\"")

@@ -1,3 +1,4 @@
+import Foundation
 import PlimsollTesting
 import TestSupport
 import Testing
@@ -63,6 +64,19 @@ struct BurstTests {
         #expect(abs((burst[60] - burst[0] * 0.5).bytes) < 1 << 18 && abs((burst[360] - burst[0] * (1 / 64)).bytes) < 1 << 18)
         // What caches leave free of a limit without bursts.
         #expect(assessor.assess(Self.reading(364, pinned: 60)).room! > .mebibytes(125))
+    }
+
+    @Test(arguments: [0.25, 15, 30, 45, 59.9, 60, 60.1, 90, 600])
+    func `a gap of any length halves the usual burst once for each half-life`(seconds: Double) {
+        var meter = BurstMeter(halfLife: .seconds(60))
+        let base = ByteCount.mebibytes(60), burst = ByteCount.gibibytes(1)
+        meter.add(pinned: base, charged: .zero, at: .zero)
+        meter.add(pinned: base + burst, charged: .zero, at: .milliseconds(10))
+        meter.add(pinned: base, charged: .zero, at: .milliseconds(20))
+        #expect(meter.usual == burst)
+        meter.add(pinned: base, charged: .zero, at: .milliseconds(20) + .seconds(seconds))
+        let halves = exp2(-seconds / 60)
+        #expect(abs(Double(meter.usual.bytes) / Double(burst.bytes) / halves - 1) < 0.001)
     }
 
     @Test func `the half-life and the largest reserve of bursts are settings`() {

@@ -10,6 +10,18 @@ import Testing
         #expect(ByteCount(text)?.bytes == bytes)
     }
 
+    @Test func `each unit has its factor, in either case`() {
+        let powers = ["k", "m", "g", "t"]
+        for (index, letter) in powers.enumerated() {
+            let binary = 1 << (10 * (index + 1)), decimal = (0...index).reduce(1) { product, _ in product * 1000 }
+            for (unit, factor) in [(letter, binary), (letter + "i", binary), (letter + "ib", binary), (letter + "b", decimal)] {
+                #expect(ByteCount("3\(unit)")?.bytes == 3 * factor, "3\(unit)")
+                #expect(ByteCount("3 \(unit.uppercased()) ")?.bytes == 3 * factor, "3 \(unit.uppercased())")
+            }
+        }
+        #expect(ByteCount("3b") == 3 && ByteCount("3 B") == 3)
+    }
+
     @Test(arguments: ["", "M", "-1", "1.2.3", "12Q", "1e3M", "nan", "inf", "99999999999T", "12 M B", "1 2M", "MB", "12MBit"])
     func `other text is refused`(text: String) {
         #expect(ByteCount(text) == nil)
@@ -25,7 +37,8 @@ import Testing
     @Test func `arithmetic saturates`() {
         #expect(ByteCount.max + .bytes(1) == .max)
         #expect(ByteCount(Int.min) - .bytes(1) == ByteCount(Int.min))
-        #expect(ByteCount.gibibytes(Int.max) == .max)
+        #expect(ByteCount.gibibytes(Int.max) == .max && ByteCount.kibibytes(Int.max) == .max)
+        #expect(ByteCount.gibibytes(Int.min) == ByteCount(Int.min) && ByteCount.mebibytes(-1) == ByteCount(-1 << 20))
         #expect(ByteCount.max * 2 == .max)
         #expect(ByteCount.bytes(10) * .nan == .max)
         #expect(ByteCount.bytes(100) * 0.255 == 25)

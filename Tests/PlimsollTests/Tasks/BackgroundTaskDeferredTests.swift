@@ -216,6 +216,28 @@ import Testing
         }
     }
 
+    @Test(arguments: [(-1, 0), (0, -1), (0, .min), (.min, 0)] as [(Int64, Int64)])
+    func `a store with a negative delay or number of attempts is set aside`(delay: Int64, attempts: Int64) throws {
+        var kept = KeptBytes("PLIMSOLL-DEFERRED", version: 1)
+        kept.put(1)
+        kept.put("nightly".utf8)
+        for number: Int64 in [0, delay, 0, attempts] { kept.put(number) }
+        try store.write(StateName.deferred, kept.sealed())
+        #expect(deferred.persist(in: store)?.contains("negative") == true && deferred.pending.isEmpty)
+    }
+
+    @Test func `a request with as many attempts as a number can hold is tried again within an hour`() throws {
+        var kept = KeptBytes("PLIMSOLL-DEFERRED", version: 1)
+        kept.put(1)
+        kept.put("nightly".utf8)
+        for number: Int64 in [0, .max, 0, .max] { kept.put(number) }
+        let asks = try DeferredQueue.decode(kept.sealed())
+        var queue = DeferredQueue()
+        queue.takeOver(asks, now: .zero, wall: .zero)
+        queue.ended(try #require(queue.inOrder.first), .unfinished, now: .zero, wall: .zero)
+        #expect(queue.inOrder.map(\.due) == [.seconds(3600)])
+    }
+
     @Test func `a store that can't be written to is reported, and the request stands`() async {
         store.fail(with: Broken())
         #expect(deferred.persist(in: store)?.contains("cannot") == true)

@@ -142,4 +142,16 @@ import Testing
             #expect(manager().persistHandovers(in: store) != nil)
         }
     }
+
+    @Test(arguments: [Int64.min, -1, .max / 2, .max])
+    func `C73 a store with an impossible last identifier is set aside, and new work is kept`(last: Int64) async {
+        var kept = KeptBytes("PLIMSOLL-HANDOVERS", version: 1)
+        kept.put(last)
+        kept.put(0)
+        try? store.write(StateName.handovers, kept.sealed())
+        let manager = manager()
+        #expect(manager.persistHandovers(in: store)?.contains("identifier") == true)
+        #expect(await expire(manager, handingOver: [[1]]) == [nil])
+        #expect(manager.claimHandovers().map(\.bytes) == [[1]])
+    }
 }

@@ -66,7 +66,8 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
             restoration.reason = "the data stored under \"\(name)\" is not a snapshot of this version (\(Self.version))"
             return restoration
         }
-        let away = max(0, time.wall().inNanoseconds - saved)
+        // A time before 1970 is no time of day; the difference could not be computed either.
+        let away = max(0, time.wall().inNanoseconds - max(0, saved))
         for _ in 0..<count {
             guard let key = reader.bytes(), let value = reader.bytes(), let cost = reader.number(Int64.self),
                 let left = reader.number(Int64.self),

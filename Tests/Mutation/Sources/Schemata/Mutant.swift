@@ -26,12 +26,15 @@ public struct Mutant: Sendable, Hashable, Codable {
     public let file: String
     /// Line of the change, from 1.
     public let line: Int
+    /// Position of the change in `text`, in bytes from 1.
+    public let column: Int
     /// The changed code, and the code in its place.
     public let original, replacement: String
     /// The whole line in the source, without spaces at its ends.
     public let text: String
 
-    /// Identifies the change as long as its line stays the same, wherever the line moves in the file.
-    public var key: String { "\(file) | \(text) | \(change)" }
+    /// Identifies the change as long as its line stays the same, wherever the line moves in the file. The column tells
+    /// equal changes of one line apart.
+    public var key: String { "\(file) | \(text) | \(column): \(change)" }
     public var change: String { "\(original) -> \(replacement)" }
 }

@@ -46,9 +46,11 @@ final class MutantFinder: SyntaxVisitor {
         let line = node.startLocation(converter: converter).line
         let end = node.endLocation(converter: converter).line
         guard !(line...end).contains(where: excluded.contains) else { return nil }
+        let text = lines[line - 1], indentation = text.utf8.prefix { $0 == UInt8(ascii: " ") }.count
         let mutant = Mutant(
-            id: firstID + mutants.count, kind: kind, file: file, line: line, original: original,
-            replacement: replacement, text: lines[line - 1].trimmed)
+            id: firstID + mutants.count, kind: kind, file: file, line: line,
+            column: node.startLocation(converter: converter).column - indentation, original: original,
+            replacement: replacement, text: text.trimmed)
         mutants.append(mutant)
         return mutant.id
     }

@@ -25,10 +25,11 @@ import Schemata
         var tree = try MutatedTree(of: origin, at: folder)
         try tree.build()
         print("# \(tree.mutants.count) mutants, seed \(seed)")
+        fflush(nil)
         let equivalents = try Equivalents(origin.appendingPathComponent("Tests/Mutation/equivalent.txt"))
         let chosen = choose(from: tree.mutants.filter { !equivalents.contains($0) })
         if list {
-            for mutant in chosen { print("\(mutant.file):\(mutant.line): \(mutant.kind.rawValue): \(mutant.change)") }
+            for mutant in chosen { print(Self.place(of: mutant), mutant.kind.rawValue, mutant.change) }
             return
         }
         var trials = Trials(tree), kept = try Results(results), verdicts: [(Mutant, Trials.Verdict)] = []
@@ -37,12 +38,15 @@ import Schemata
             if kept.verdict(on: mutant) == nil { try kept.add(Results.Line(mutant: mutant, verdict: verdict)) }
             verdicts.append((mutant, verdict))
             if verdict == .survived || verdict == .unreached {
-                print("\(index + 1)/\(chosen.count) \(verdict) \(mutant.file):\(mutant.line): \(mutant.change)")
+                print("\(index + 1)/\(chosen.count)", verdict, Self.place(of: mutant), mutant.change)
                 fflush(nil)
             }
         }
         try report(verdicts)
     }
+
+    /// Returns file, line, and column within the text of the line.
+    private static func place(of mutant: Mutant) -> String { "\(mutant.file):\(mutant.line): \(mutant.column):" }
 
     /// Returns a random sample: the same for the same seed and sources.
     private func choose(from mutants: [Mutant]) -> [Mutant] {

@@ -36,7 +36,7 @@ struct Results {
 
 /// Mutants that no test can tell from the original, with the reason.
 ///
-/// A line is `FILE | LINE OF SOURCE | CHANGE | REASON`. Lines that begin with `#` are comments.
+/// A line is `FILE | LINE OF SOURCE | COLUMN: CHANGE | REASON`. Lines that begin with `#` are comments.
 struct Equivalents {
     private var reasons: [String: String] = [:]
 
@@ -44,7 +44,7 @@ struct Equivalents {
         for line in try String(contentsOf: file, encoding: .utf8).split(separator: "\n") where !line.hasPrefix("#") {
             let parts = line.components(separatedBy: " | ")
             guard parts.count >= 4, let reason = parts.last, !reason.isEmpty else {
-                throw Failure("\(file.lastPathComponent): expected FILE | LINE OF SOURCE | CHANGE | REASON, found \(line)")
+                throw Failure("\(file.lastPathComponent): expected FILE | LINE OF SOURCE | COLUMN: CHANGE | REASON, found \(line)")
             }
             reasons[parts.dropLast().joined(separator: " | ")] = reason
         }

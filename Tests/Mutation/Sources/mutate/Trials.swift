@@ -13,69 +13,88 @@ struct Trials {
         case unreached
     }
 
-    /// A run of one set of tests without a mutant.
-    private struct Baseline {
+    /// One suite of tests, and a run of it without a mutant.
+    private struct Suite {
+        var name: String
         var reached: Set<Int>
         var seconds: Int64
     }
 
     let tree: MutatedTree
-    private var baselines: [String: Baseline] = [:]
+    /// The suites of each target.
+    private var suites: [String: [Suite]] = [:]
 
     init(_ tree: MutatedTree) { self.tree = tree }
 
-    /// Runs the tests of the mutant's folder, and all tests of the target if those pass.
+    /// Runs the suites that reach the mutant: those of its folder first, then the others of the target.
     mutating func verdict(on mutant: Mutant) throws -> Verdict {
         guard let area = Area.all.first(where: { mutant.file.hasPrefix("Sources/\($0.folder)/") }) else {
             throw Failure("\(mutant.file) is in no folder that has mutants")
         }
-        var wasReached = false
-        for filter in [try suites(of: area), "^\(area.tests)\\."].compactMap({ $0 }) {
-            let baseline = try baseline(filter)
-            guard baseline.reached.contains(mutant.id) else { continue }
-            wasReached = true
-            let status = try run(filter, mutant: mutant.id, limit: .seconds(30 + 4 * baseline.seconds)).status
+        let reaching = try suites(of: area.tests).filter { $0.reached.contains(mutant.id) }
+        guard !reaching.isEmpty else { return .unreached }
+        let near = try names(near: area)
+        for group in [reaching.filter { near.contains($0.name) }, reaching.filter { !near.contains($0.name) }]
+        where !group.isEmpty {
+            let seconds = group.reduce(0) { $0 + $1.seconds }
+            let filter = Self.filter(area.tests, group.map(\.name))
+            let status = try run(filter, mutant: mutant.id, limit: .seconds(30 + seconds * 3 / 2)).status
             if status == 137 { return .hung }
             if status != 0 { return .killed }
         }
-        return wasReached ? .survived : .unreached
+        return .survived
     }
 
-    private mutating func baseline(_ filter: String) throws -> Baseline {
-        if let known = baselines[filter] { return known }
+    private static func filter(_ target: String, _ suites: [String]) -> String {
+        "^\(target)\\.(\(suites.joined(separator: "|")))/"
+    }
+
+    /// Returns the suites of a target, each of which is run once to see which mutants it reaches.
+    private mutating func suites(of target: String) throws -> [Suite] {
+        if let known = suites[target] { return known }
+        let (status, list) = try Command.run(tree.bundle.path, ["--testing-library", "swift-testing", "--list-tests"])
+        guard status == 0 else { throw Failure("\(tree.bundle.path) can't list its tests:\n\(list.suffix(4000))") }
+        let names = list.split(separator: "\n").filter { $0.hasPrefix(target + ".") }
+            .map { String($0.dropFirst(target.count + 1).prefix { $0 != "/" }) }
+        let measured = try Set(names).subtracting(Area.readers).sorted().map { try suite($0, of: target) }
+        suites[target] = measured
+        print(
+            "# \(target): \(measured.count) suites, \(measured.reduce(0) { $0 + $1.seconds }) s,"
+                + " \(measured.reduce(into: Set()) { $0.formUnion($1.reached) }.count) mutants reached")
+        fflush(nil)
+        return measured
+    }
+
+    private func suite(_ name: String, of target: String) throws -> Suite {
         let map = FileManager.default.temporaryDirectory.appendingPathComponent("reached-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: map) }
         try Data(count: 65_536).write(to: map)
         let start = ContinuousClock.now
-        let (status, output) = try run(filter, mutant: 0, limit: .seconds(900), reached: map.path)
+        let (status, output) = try run(Self.filter(target, [name]), mutant: 0, limit: .seconds(900), reached: map.path)
         guard status == 0 else {
-            throw Failure("the tests \(filter) fail without a mutant, so they can't tell one:\n\(output.suffix(4000))")
+            throw Failure("\(target).\(name) fails without a mutant, so it can't tell one:\n\(output.suffix(4000))")
         }
         let reached = try Data(contentsOf: map).enumerated().filter { $0.element != 0 }.map(\.offset)
-        let baseline = Baseline(reached: Set(reached), seconds: (ContinuousClock.now - start).components.seconds + 1)
-        print("# \(filter.prefix(60)): \(baseline.seconds) s, \(reached.count) mutants reached")
-        baselines[filter] = baseline
-        return baseline
+        return Suite(name: name, reached: Set(reached), seconds: (ContinuousClock.now - start).components.seconds + 1)
     }
 
-    private func run(_ filter: String, mutant: Int, limit: Duration, reached: String? = nil) throws -> (status: Int32, output: String) {
+    private func run(
+        _ filter: String, mutant: Int, limit: Duration, reached: String? = nil
+    ) throws -> (status: Int32, output: String) {
         var environment = ["MUTANT": "\(mutant)", "NO_COLOR": "1"]
         environment["MUTANTS_REACHED"] = reached
-        let skipped = Area.readers.flatMap { ["--skip", "\\.\($0)\\b"] }
         return try Command.run(
-            tree.bundle.path, ["--testing-library", "swift-testing", "--filter", filter] + skipped, environment: environment,
+            tree.bundle.path, ["--testing-library", "swift-testing", "--filter", filter], environment: environment,
             limit: limit, until: mutant == 0 ? nil : "recorded an issue")
     }
 
-    /// A pattern for the suites that the folder of tests declares; `nil` if there is none.
-    private func suites(of area: Area) throws -> String? {
+    /// Returns the suites that the files of the area's folder of tests declare.
+    private func names(near area: Area) throws -> Set<String> {
         let folder = tree.origin.appendingPathComponent("Tests/\(area.tests)/\(area.room)")
         let files = FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil)?.allObjects as? [URL] ?? []
-        var names: [String] = []
-        for file in files where file.pathExtension == "swift" {
+        return try files.filter { $0.pathExtension == "swift" }.reduce(into: []) { names, file in
             let text = try String(contentsOf: file, encoding: .utf8)
-            names += text.matches(of: /@Suite[^\n]*?(?:struct|class|actor) (\w+)/).map { String($0.output.1) }
+            names.formUnion(text.matches(of: /(?:struct|class|actor|enum|extension) (\w+)/).map { String($0.output.1) })
         }
-        return names.isEmpty ? nil : "^\(area.tests)\\.(\(names.sorted().joined(separator: "|")))\\b"
     }
 }
