@@ -25,12 +25,13 @@ extension SpillEngine {
 
     private func succeeded() { state.withLock { $0.breaker.succeeded() } }
 
-    private func failed(_ problem: SpillError) {
+    private func failed(_ problem: SpillError, _ settle: (inout State) -> Void = { _ in }) {
         let now = time.elapsed(), share = Double.random(in: 0.5...1)
         state.withLock { state in
             state.breaker.failed(at: now, share: share)
             state.statistics.failures += 1
             state.statistics.lastProblem = problem.description
+            settle(&state)
         }
     }
 
@@ -84,14 +85,16 @@ extension SpillEngine {
             } else {
                 try open.remove(name, within: limits.writeTimeout)
             }
+            // In one step, so that work that counts as done is not found in the queue.
             state.withLock { state in
                 if bytes == nil { state.statistics.removed += 1 } else { state.statistics.stored += 1 }
+                state.writing = nil
             }
             succeeded()
         } catch {
             if error.kind != .refused { connection = nil }
-            failed(error)
-            state.withLock { state in
+            failed(error) { state in
+                state.writing = nil
                 guard state.generation == generation else { return }
                 if bytes == nil {
                     // The value may still be in the store.

@@ -138,7 +138,7 @@ final class HandoverStore: Sendable {
         var reader = try KeptBytes(reading: bytes, mark, version: 1)
         let last = try reader.number()
         // Identifiers are nanoseconds of the time of day or follow each other; later ones must remain possible.
-        guard 0..<Int64.max / 2 ~= last else { throw KeptBytes.Problem(reason: "the last identifier is out of range") }
+        guard last >= 0, last < .max / 2 else { throw KeptBytes.Problem(reason: "the last identifier is out of range") }
         var entries: [Entry] = []
         for _ in 0..<max(0, try reader.number()) {
             entries.append(Entry(id: try reader.number(), name: try reader.text(), bytes: try reader.field()))

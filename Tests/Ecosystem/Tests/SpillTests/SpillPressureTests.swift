@@ -63,6 +63,19 @@ import Testing
         #expect(try await texts.text("key 5", loaded: "loaded") == "loaded")
     }
 
+    @Test func `a value that counts as stored is no longer found in the queue`() async throws {
+        let store = HeldStore(), texts = SpilledTexts(store.store, limits: limits())
+        for round in 1...5000 {
+            texts.spill(0..<1)
+            while texts.spilled.statistics.stored < round { yieldThread() }
+            store.state.withLock { $0.records = [:] }
+            guard try await texts.text("key 0", loaded: "loaded") == "loaded" else {
+                Issue.record("round \(round): the value came from the queue")
+                return
+            }
+        }
+    }
+
     @Test func `the manager counts queued values, and releases them first`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store.store, limits: limits())
         let run = Task { [manager = texts.manager] in try await manager.run() }

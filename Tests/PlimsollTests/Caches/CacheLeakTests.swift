@@ -1,0 +1,32 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Memory that caches leave behind. In a process of its own, since other tests allocate too.
+@Suite(.timeLimit(.minutes(5)), .needsLinux) struct CacheLeakTests {
+    @Test func `caches that are gone leave no memory behind`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
+            func resident() throws -> Int {
+                let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
+                return (Int(text.split(separator: " ")[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE)))
+            }
+            // Each entry has a cost, a tag and an end, so that all blocks of the tables are used.
+            func live(_ round: Int) {
+                let cache = PurgeableCache<Int, Int>("leak", limit: .mebibytes(1), shardCount: 2) { _, _ in 16 }
+                for key in 0..<300 { cache.insert(key, forKey: key, tags: ["even", "odd"], timeToLive: .seconds(60)) }
+                for key in 0..<100 { cache.removeValue(forKey: key) }
+                if round % 2 == 0 { cache.purge(tag: "even") }
+            }
+            for round in 0..<50 { live(round) }
+            let before = try resident()
+            for round in 0..<150 { live(round) }
+            let grown = try resident() - before
+            print("\(grown) bytes more after 150 caches")
+            exit(grown < 512 << 10 ? 0 : 1)
+        }
+        let said = String(decoding: result?.standardOutputContent ?? [], as: UTF8.self)
+        #expect(said.contains("after 150 caches"), "\(said)")
+    }
+}
