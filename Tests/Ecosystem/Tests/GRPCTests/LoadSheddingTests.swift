@@ -32,7 +32,7 @@ import Testing
         #expect(counts.admitted == ["normal": 1, "sheddable": 1, "critical": 0] && shedding.shedder.statistics.running == 0)
     }
 
-    @Test(arguments: Way.allCases) func `calls are served by priority at the level of the manager, health checks at any`(way: Way) async throws {
+    @Test(arguments: Way.allCases) func `calls are served by priority at the level of the manager`(way: Way) async throws {
         let source = ScriptedPressureSource(), manager = ResourceManager(source: source)
         let shedding = LoadSheddingInterceptor(manager, policy: SheddingPolicy(seed: 42, patience: .zero), priority: Self.priority)
         source.push(usage: .mebibytes(100), limit: .mebibytes(256))
@@ -48,15 +48,21 @@ import Testing
                     #expect(await caller.outcome("shop.Orders/Pay") == "served")
                     #expect(await caller.outcome("shop.Orders/Export") == "unavailable")
                 }
-                shedding.shedder.quiesce(to: .paused)
-                #expect(await caller.outcome("shop.Orders/Pay") == "unavailable")
-                #expect(await caller.outcome("grpc.health.v1.Health/Check") == "served")
             }
             group.cancelAll()
             try await group.waitForAll()
         }
         #expect(shedding.shedder.counts.refused["sheddable"]?.values.reduce(0, +) == 8 && shedding.shedder.statistics.running == 0)
         #expect(try manager.status.json().contains("\"grpc\""))
+    }
+
+    @Test(arguments: Way.allCases) func `health checks are served while all calls are refused`(way: Way) async throws {
+        let shedder = shedder(retryAfter: 5...40)
+        shedder.quiesce(to: .paused)
+        try await way.serving([LoadSheddingInterceptor(shedder, priority: Self.priority)]) { caller in
+            #expect(await caller.outcome("shop.Orders/Pay") == "unavailable")
+            #expect(await caller.outcome("grpc.health.v1.Health/Check") == "served")
+        }
     }
 
     @Test(arguments: Way.allCases) func `a refusal is unavailable, with the reason and a spread time of the retry`(way: Way) async throws {

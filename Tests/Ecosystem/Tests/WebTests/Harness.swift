@@ -17,14 +17,20 @@ struct Harness: Sendable {
     let manager: ResourceManager
     let shedding: LoadSheddingMiddleware<BasicRequestContext>
 
-    /// - Parameter patience: how long requests wait before they are refused; none, so that tests of refusals do not wait.
-    init(limit: Int? = nil, patience: Duration = .zero, retryAfter: ClosedRange<Int>? = nil) {
+    /// - Parameters:
+    ///   - patience: how long requests wait before they are refused; none, so that tests of refusals do not wait.
+    ///   - isManaged: the manager narrows the shedder. If false, only the test does.
+    init(limit: Int? = nil, patience: Duration = .zero, retryAfter: ClosedRange<Int>? = nil, isManaged: Bool = true) {
         manager = ResourceManager(source: source)
         var policy = SheddingPolicy(limit: limit, seed: 42, patience: patience)
         for extent in [QuiesceExtent.open, .half, .quarter, .least] { policy[retryAfter: extent] = retryAfter }
-        shedding = LoadSheddingMiddleware(manager, policy: policy) { request, _ in
+        let priority: LoadSheddingMiddleware<BasicRequestContext>.Priority = { request, _ in
             request.uri.path == "/pay" ? .critical : request.uri.path == "/export" ? .sheddable : .normal
         }
+        shedding =
+            isManaged
+            ? LoadSheddingMiddleware(manager, policy: policy, priority: priority)
+            : LoadSheddingMiddleware(RequestShedder("http", policy: policy), priority: priority)
     }
 
     func application(_ change: (inout AdminPages) -> Void = { _ in }, server: HTTPServerBuilder = .http1()) -> some ApplicationProtocol {
