@@ -141,7 +141,9 @@ final class HandoverStore: Sendable {
         guard last >= 0, last < .max / 2 else { throw KeptBytes.Problem(reason: "the last identifier is out of range") }
         var entries: [Entry] = []
         for _ in 0..<max(0, try reader.number()) {
-            entries.append(Entry(id: try reader.number(), name: try reader.text(), bytes: try reader.field()))
+            let entry = Entry(id: try reader.number(), name: try reader.text(), bytes: try reader.field())
+            guard entry.id <= last else { throw KeptBytes.Problem(reason: "an identifier is above the last one") }
+            entries.append(entry)
         }
         return (last, entries)
     }

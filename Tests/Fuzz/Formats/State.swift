@@ -18,8 +18,6 @@ struct Input {
         defer { rest = rest.dropFirst(count) }
         return Array(rest.prefix(count))
     }
-
-    mutating func all() -> [UInt8] { take(rest.count) }
 }
 
 /// Returns the bytes as content under a mark, in version 1 and with the checksum that belongs to it.

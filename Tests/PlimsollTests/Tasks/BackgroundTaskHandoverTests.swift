@@ -143,11 +143,16 @@ import Testing
         }
     }
 
-    @Test(arguments: [Int64.min, -1, .max / 2, .max])
-    func `C73 a store with an impossible last identifier is set aside, and new work is kept`(last: Int64) async {
+    @Test(arguments: [(Int64.min, nil), (-1, nil), (.max / 2, nil), (.max, nil), (7, 8)] as [(Int64, Int64?)])
+    func `C73 a store with impossible identifiers is set aside, and new work is kept`(last: Int64, entry: Int64?) async {
         var kept = KeptBytes("PLIMSOLL-HANDOVERS", version: 1)
         kept.put(last)
-        kept.put(0)
+        kept.put(entry == nil ? 0 : 1)
+        if let entry {
+            kept.put(entry)
+            kept.put("upload".utf8)
+            kept.put([1, 2])
+        }
         try? store.write(StateName.handovers, kept.sealed())
         let manager = manager()
         #expect(manager.persistHandovers(in: store)?.contains("identifier") == true)

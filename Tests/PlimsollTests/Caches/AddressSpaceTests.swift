@@ -1,0 +1,53 @@
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// The address space of volatile caches, by random takes and returns against a plain list.
+@Suite(.needsLinux) struct AddressSpaceTests {
+    private static let huge = 2 << 20
+
+    private struct Part {
+        var start: UInt
+        var bytes: Int
+        var range: Range<UInt> { start..<start + UInt(AddressSpace.rounded(bytes)) }
+    }
+
+    @Test func `parts do not overlap, are aligned, and are readable zeros`() throws {
+        for seed in seeds(0..<20) {
+            var random = SeededGenerator(seed: seed), space = AddressSpace(), parts: [Part] = []
+            for _ in 0..<300 {
+                if !parts.isEmpty, Bool.random(using: &random) {
+                    let part = parts.remove(at: .random(in: 0..<parts.count, using: &random))
+                    space.give(try #require(UnsafeMutableRawPointer(bitPattern: part.start)), part.bytes)
+                    continue
+                }
+                let bytes =
+                    switch Int.random(in: 0..<4, using: &random) {
+                    case 0: Self.huge * Int.random(in: 1...3, using: &random)
+                    case 1: AddressSpace.block
+                    default: Int.random(in: 1...(3 << 20), using: &random)
+                    }
+                let address = try #require(space.take(bytes)), part = Part(start: UInt(bitPattern: address), bytes: bytes)
+                let alignment = AddressSpace.rounded(bytes) % Self.huge == 0 ? Self.huge : AddressSpace.block
+                #expect(part.start % UInt(alignment) == 0, "seed \(seed): \(bytes) bytes at \(part.start)")
+                #expect(!parts.contains { $0.range.overlaps(part.range) }, "seed \(seed): \(bytes) bytes at \(part.start)")
+                #expect(address.load(as: UInt8.self) == 0 && address.load(fromByteOffset: bytes - 1, as: UInt8.self) == 0)
+                parts.append(part)
+            }
+        }
+    }
+
+    @Test func `returned neighbours are one free part again, in each order`() throws {
+        for seed in seeds(0..<20) {
+            var random = SeededGenerator(seed: seed), space = AddressSpace()
+            let whole = try #require(space.take(4 * Self.huge))
+            space.give(whole, 4 * Self.huge)
+            let parts = try (0..<16).map { _ in try #require(space.take(Self.huge / 4)) }
+            #expect(parts.map { UInt(bitPattern: $0) } == (0..<16).map { UInt(bitPattern: whole) + UInt($0 * Self.huge / 4) })
+            for part in parts.shuffled(using: &random) { space.give(part, Self.huge / 4) }
+            #expect(space.take(4 * Self.huge) == whole, "seed \(seed)")
+        }
+    }
+}
