@@ -14,6 +14,11 @@ import Testing
         var range: Range<UInt> { start..<start + UInt(AddressSpace.rounded(bytes)) }
     }
 
+    private static func take(_ bytes: Int, of space: inout AddressSpace) throws -> UnsafeMutableRawPointer {
+        let address = space.take(bytes)
+        return try #require(address)
+    }
+
     @Test func `parts do not overlap, are aligned, and are readable zeros`() throws {
         for seed in seeds(0..<20) {
             var random = SeededGenerator(seed: seed), space = AddressSpace(), parts: [Part] = []
@@ -29,7 +34,7 @@ import Testing
                     case 1: AddressSpace.block
                     default: Int.random(in: 1...(3 << 20), using: &random)
                     }
-                let address = try #require(space.take(bytes)), part = Part(start: UInt(bitPattern: address), bytes: bytes)
+                let address = try Self.take(bytes, of: &space), part = Part(start: UInt(bitPattern: address), bytes: bytes)
                 let alignment = AddressSpace.rounded(bytes) % Self.huge == 0 ? Self.huge : AddressSpace.block
                 #expect(part.start % UInt(alignment) == 0, "seed \(seed): \(bytes) bytes at \(part.start)")
                 #expect(!parts.contains { $0.range.overlaps(part.range) }, "seed \(seed): \(bytes) bytes at \(part.start)")
@@ -42,12 +47,14 @@ import Testing
     @Test func `returned neighbours are one free part again, in each order`() throws {
         for seed in seeds(0..<20) {
             var random = SeededGenerator(seed: seed), space = AddressSpace()
-            let whole = try #require(space.take(4 * Self.huge))
+            let whole = try Self.take(4 * Self.huge, of: &space)
             space.give(whole, 4 * Self.huge)
-            let parts = try (0..<16).map { _ in try #require(space.take(Self.huge / 4)) }
+            var parts: [UnsafeMutableRawPointer] = []
+            for _ in 0..<16 { parts.append(try Self.take(Self.huge / 4, of: &space)) }
             #expect(parts.map { UInt(bitPattern: $0) } == (0..<16).map { UInt(bitPattern: whole) + UInt($0 * Self.huge / 4) })
             for part in parts.shuffled(using: &random) { space.give(part, Self.huge / 4) }
-            #expect(space.take(4 * Self.huge) == whole, "seed \(seed)")
+            let again = space.take(4 * Self.huge)
+            #expect(again == whole, "seed \(seed)")
         }
     }
 }
