@@ -51,9 +51,8 @@ extension SpillEngine {
                     return (state.writing, nil, state.generation)
                 }
             if let work {
-                carryOut(work.key, work.work, generation, &connection)
                 // `work` still references the value, so no value is deallocated under the lock.
-                state.withLock { $0.writing = nil }
+                carryOut(work.key, work.work, generation, &connection)
                 meter.load()?.give(work.work.bytes)
             } else {
                 writing.park(atMost: pause)
@@ -61,6 +60,8 @@ extension SpillEngine {
         }
     }
 
+    /// Carries out the work that `State.writing` holds. Counts the result and ends `writing` in one step, so that work
+    /// that counts as done is not found in the queue.
     private func carryOut(
         _ key: Key, _ work: SpillQueue<Key, Value>.Work, _ generation: UInt64,
         _ connection: inout (any SpillConnection)?
@@ -70,10 +71,14 @@ extension SpillEngine {
         if case .put(let value, _) = work {
             bytes = (try? codec.encode(value)).flatMap { record.bytes(keyBytes, $0) }
             guard let bytes, bytes.count <= store.mostBytes else {
-                state.withLock { $0.statistics.unfit += 1 }
-                // With the circuit breaker not closed, this work was the probe. Record a failure, because the store
-                // was not asked.
-                state.withLock { if !$0.breaker.isClosed { $0.breaker.failed(at: time.elapsed()) } }
+                let now = time.elapsed()
+                state.withLock { state in
+                    state.statistics.unfit += 1
+                    state.writing = nil
+                    // With the circuit breaker not closed, this work was the probe. Record a failure, because the
+                    // store was not asked.
+                    if !state.breaker.isClosed { state.breaker.failed(at: now) }
+                }
                 return
             }
         }
@@ -85,7 +90,6 @@ extension SpillEngine {
             } else {
                 try open.remove(name, within: limits.writeTimeout)
             }
-            // In one step, so that work that counts as done is not found in the queue.
             state.withLock { state in
                 if bytes == nil { state.statistics.removed += 1 } else { state.statistics.stored += 1 }
                 state.writing = nil
