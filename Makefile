@@ -164,7 +164,8 @@ sim: swift ## Fleets of units and a supervisor on simulated threads and time: HO
 
 # The parsers, all of it compiled for coverage in a build of its own. gold does not link libFuzzer.
 fuzz: packages ## Random input for everything that is parsed; SECONDS_EACH=60
-	@PLIMSOLL_FUZZ=1 $(BUILD) -c release --traits default,Spill --scratch-path .build-fuzz --product plimsoll-fuzz \
+	@$(ECOSYSTEM_HEADERS) || echo "without spill-record: headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)" >&2
+	@PLIMSOLL_FUZZ=1 $(BUILD) -c release --traits "default$$(! $(ECOSYSTEM_HEADERS) || echo ,Spill)" --scratch-path .build-fuzz --product plimsoll-fuzz \
 		-Xswiftc -enable-testing -Xswiftc -sanitize=fuzzer -Xcc -fsanitize=fuzzer-no-link -Xswiftc -use-ld=lld >&2
 	@Tests/Fuzz/run .build-fuzz/release/plimsoll-fuzz "$${SECONDS_EACH:-60}"
 

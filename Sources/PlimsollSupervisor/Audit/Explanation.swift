@@ -60,7 +60,6 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
         case .suspend: "suspended"
         case .resume(.room): "resumed"
         case .resume(.keepAlive): "resumed for keep-alive"
-        case .resume(.asked): "resumed on request"
         case .resume(.ending): "resumed to be able to end"
         case .reclaim(let amount): "relieved of \(amount) of reclaimable memory"
         case .throttle(true): "throttled in processor and disk"

@@ -93,7 +93,7 @@ extension SupervisorLoop {
         run.isSaved = false
         switch reason {
         case .keepAlive: run.lastWoken = now
-        case .room, .asked:
+        case .room:
             // The unit reports anew when ready.
             run.isReady = false
             if let peer = run.peer { channel.send(.resume, to: peer) }

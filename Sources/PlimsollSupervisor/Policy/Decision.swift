@@ -19,7 +19,7 @@ package enum UnitAction: Sendable, Hashable {
     case end(Ending)
     case start
 
-    package enum ResumeReason: String, Sendable, Hashable { case room, keepAlive = "keep-alive", asked, ending }
+    package enum ResumeReason: String, Sendable, Hashable { case room, keepAlive = "keep-alive", ending }
 
     package enum Ending: Sendable, Hashable {
         /// Kill the frozen unit at once; its state is saved. SIGKILL reaches a frozen process, SIGTERM would wait for

@@ -17,7 +17,7 @@ func require(_ holds: Bool, _ rule: @autoclosure () -> String) {
 // Set once, before the loop; libFuzzer calls on this thread only.
 nonisolated(unsafe) var current = Format(name: "") { _ in }
 
-let formats = stateFormats + kernelFormats + messageFormats + fileFormats
+let formats = stateFormats + spillFormats + kernelFormats + messageFormats + fileFormats
 let arguments = CommandLine.arguments
 guard arguments.count > 1, let chosen = formats.first(where: { $0.name == arguments[1] }) else {
     print(formats.map { (format: Format) in format.name }.joined(separator: "\n"))

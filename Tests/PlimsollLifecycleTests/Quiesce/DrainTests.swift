@@ -13,7 +13,7 @@ import Testing
 
     /// A ticker that counts once it is let, and a state that is that count.
     private func count(held: Latch, began: Counter) -> Counter {
-        let count = Counter(), saved = saved
+        let count = Counter()
         let ticker = Ticker("orders", every: .seconds(1)) { _ in
             began.add(1)
             await held.wait()
@@ -21,13 +21,19 @@ import Testing
         }
         lifecycle.pausables.add(ticker)
         tickers.add(ticker)
+        preserve(count)
+        return count
+    }
+
+    /// Adds the count to `saved` whenever state is saved.
+    private func preserve(_ count: Counter) {
+        let saved = saved
         lifecycle.preserve(
             "orders", in: MemoryStateStore(),
             snapshot: {
                 saved.add(count.value)
                 return []
             }, restore: { _ in })
-        return count
     }
 
     private func tick(_ began: Counter) async {
@@ -49,15 +55,10 @@ import Testing
 
     // Found by GateHistoryTests: such requests were not waited for.
     @Test func `C41 C43 changes of a request admitted before the pause are saved`() async throws {
-        let held = Latch(), began = Counter(), changed = Counter(), saved = saved, lifecycle = lifecycle
+        let held = Latch(), began = Counter(), changed = Counter(), lifecycle = lifecycle
         let limiter = ConcurrencyLimiter("orders", limit: 4, inBackground: 0)
         lifecycle.pausables.add(limiter)
-        lifecycle.preserve(
-            "orders", in: MemoryStateStore(),
-            snapshot: {
-                saved.add(changed.value)
-                return []
-            }, restore: { _ in })
+        preserve(changed)
         try await lifecycle.launch()
         async let request: Void = limiter.run {
             began.add(1)

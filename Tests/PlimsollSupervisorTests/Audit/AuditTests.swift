@@ -8,7 +8,7 @@ import Testing
 
 @Suite struct AuditTests {
     static let actions: [UnitAction] = [
-        .warn(.critical), .release(.mebibytes(3)), .background, .suspend, .resume(.room), .resume(.keepAlive), .resume(.asked), .resume(.ending),
+        .warn(.critical), .release(.mebibytes(3)), .background, .suspend, .resume(.room), .resume(.keepAlive), .resume(.ending),
         .reclaim(.max), .throttle(true), .throttle(false), .end(.killSuspended), .end(.ask(grace: .milliseconds(12_345))), .end(.kill), .start,
     ]
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Schemata
+import Synchronization
 
 /// Changes decisions one at a time and tells which changes no test notices.
 @main struct Mutate: ParsableCommand {
@@ -16,6 +17,7 @@ import Schemata
     @Option(help: "Directory for the copy with mutants.") var into = ".build-mutants"
     @Option(help: "File to append verdicts to. Mutants that the file has are not tried again.") var results = "out/mutants.jsonl"
     @Option(help: "Least share of mutants to be killed, in percent.") var least = 0.0
+    @Option(help: "Number of mutants tried at a time. A busy machine makes tests fail that a mutant does not.") var jobs = 1
     @Flag(help: "List the sample and run nothing.") var list = false
 
     func run() throws {
@@ -32,21 +34,39 @@ import Schemata
             for mutant in chosen { print(Self.place(of: mutant), mutant.kind.rawValue, mutant.change) }
             return
         }
-        var trials = Trials(tree), kept = try Results(results), verdicts: [(Mutant, Trials.Verdict)] = []
-        for (index, mutant) in chosen.enumerated() {
-            let verdict = try kept.verdict(on: mutant) ?? trials.verdict(on: mutant)
-            if kept.verdict(on: mutant) == nil { try kept.add(Results.Line(mutant: mutant, verdict: verdict)) }
-            verdicts.append((mutant, verdict))
-            if verdict == .survived || verdict == .unreached {
-                print("\(index + 1)/\(chosen.count)", verdict, Self.place(of: mutant), mutant.change)
+        let results = Mutex(try Results(results)), sample = chosen.count
+        let open = results.withLock { kept in chosen.enumerated().filter { kept.verdict(on: $0.element) == nil } }
+        let trials = try Trials(tree, for: open.map(\.element))
+        try Self.each(open, atOnce: jobs) { index, mutant in
+            let verdict = try trials.verdict(on: mutant)
+            try results.withLock { kept in
+                try kept.add(Results.Line(mutant: mutant, verdict: verdict))
+                print("\(index + 1)/\(sample)", verdict, Self.place(of: mutant), mutant.change)
                 fflush(nil)
             }
+        }
+        let verdicts = results.withLock { kept in chosen.compactMap { mutant in kept.verdict(on: mutant).map { (mutant, $0) } } }
+        for (mutant, verdict) in verdicts where verdict == .survived || verdict == .unreached {
+            print(verdict, Self.place(of: mutant), mutant.change)
         }
         try report(verdicts)
     }
 
     /// Returns file, line, and column within the text of the line.
     private static func place(of mutant: Mutant) -> String { "\(mutant.file):\(mutant.line): \(mutant.column):" }
+
+    /// Calls `body` with each item, on several threads. After an error no more begin.
+    private static func each<Item: Sendable>(
+        _ items: [Item], atOnce count: Int, _ body: @Sendable (Item) throws -> Void
+    ) throws {
+        let state = Mutex<(rest: ArraySlice<Item>, failure: (any Error)?)>((items[...], nil))
+        DispatchQueue.concurrentPerform(iterations: max(1, count)) { _ in
+            while let item = state.withLock({ $0.failure == nil ? $0.rest.popFirst() : nil }) {
+                do { try body(item) } catch { state.withLock { $0.failure = error } }
+            }
+        }
+        if let failure = state.withLock({ $0.failure }) { throw failure }
+    }
 
     /// Returns a random sample: the same for the same seed and sources.
     private func choose(from mutants: [Mutant]) -> [Mutant] {

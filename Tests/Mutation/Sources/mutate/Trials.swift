@@ -24,14 +24,25 @@ struct Trials {
     /// The suites of each target.
     private var suites: [String: [Suite]] = [:]
 
-    init(_ tree: MutatedTree) { self.tree = tree }
+    /// Runs the suites of all targets that the mutants need, one after another.
+    init(_ tree: MutatedTree, for mutants: [Mutant]) throws {
+        self.tree = tree
+        for target in try Set(mutants.map { try Self.area(of: $0).tests }).sorted() {
+            suites[target] = try suites(of: target)
+        }
+    }
 
-    /// Runs the suites that reach the mutant: those of its folder first, then the others of the target.
-    mutating func verdict(on mutant: Mutant) throws -> Verdict {
+    private static func area(of mutant: Mutant) throws -> Area {
         guard let area = Area.all.first(where: { mutant.file.hasPrefix("Sources/\($0.folder)/") }) else {
             throw Failure("\(mutant.file) is in no folder that has mutants")
         }
-        let reaching = try suites(of: area.tests).filter { $0.reached.contains(mutant.id) }
+        return area
+    }
+
+    /// Runs the suites that reach the mutant: those of its folder first, then the others of the target.
+    func verdict(on mutant: Mutant) throws -> Verdict {
+        let area = try Self.area(of: mutant)
+        let reaching = suites[area.tests, default: []].filter { $0.reached.contains(mutant.id) }
         guard !reaching.isEmpty else { return .unreached }
         let near = try names(near: area)
         for group in [reaching.filter { near.contains($0.name) }, reaching.filter { !near.contains($0.name) }]
@@ -50,14 +61,12 @@ struct Trials {
     }
 
     /// Returns the suites of a target, each of which is run once to see which mutants it reaches.
-    private mutating func suites(of target: String) throws -> [Suite] {
-        if let known = suites[target] { return known }
+    private func suites(of target: String) throws -> [Suite] {
         let (status, list) = try Command.run(tree.bundle.path, ["--testing-library", "swift-testing", "--list-tests"])
         guard status == 0 else { throw Failure("\(tree.bundle.path) can't list its tests:\n\(list.suffix(4000))") }
         let names = list.split(separator: "\n").filter { $0.hasPrefix(target + ".") }
             .map { String($0.dropFirst(target.count + 1).prefix { $0 != "/" }) }
         let measured = try Set(names).subtracting(Area.readers).sorted().map { try suite($0, of: target) }
-        suites[target] = measured
         print(
             "# \(target): \(measured.count) suites, \(measured.reduce(0) { $0 + $1.seconds }) s,"
                 + " \(measured.reduce(into: Set()) { $0.formUnion($1.reached) }.count) mutants reached")
