@@ -28,6 +28,8 @@ package final class ManagerParts: Sendable {
     let admission: AdmissionRelay
     let purger: Purger
     let keeper: VolatileKeeper
+    /// Divides memory among caches.
+    let divider: Divider
     /// Purge worker: releases memory, and looks after volatile memory.
     let purgeWorker: Worker
     /// Delivery worker: notifies observers and listeners.
@@ -67,9 +69,10 @@ package final class ManagerParts: Sendable {
         registrar = Self.registrar(of: purgeables, meter: meter, volatileMeter: volatileMeter, source: source)
         purger = Purger(registry: purgeables, source: source, time: time)
         keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
+        divider = Divider(registry: purgeables, meter: meter, time: time) { source.wake() }
         admission = AdmissionRelay(joined)
         deliveryWorker = Self.deliveryWorker(admission, observers, journal, time: time)
-        purgeWorker = Self.purgeWorker(purger, keeper, journal, delivery: deliveryWorker)
+        purgeWorker = Self.purgeWorker(purger, keeper, divider, journal, delivery: deliveryWorker)
         self.exit = exit
         // A joined part that suspends work takes over, and releases the timers once work has resumed.
         alarms.whenGapEnds { [tasks, alarms] gap in
@@ -91,7 +94,13 @@ package final class ManagerParts: Sendable {
             let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: volatileMeter)
             purgeables.add(entry)
             source.wake()
-            return Registration(entry.gate) { purgeables.remove(entry) }
+            return Registration(entry.gate) {
+                purgeables.remove(entry)
+                guard entry.currentShare > 0 else { return }
+                entry.stopSharing()
+                // The next round decides anew, without this cache.
+                meter.share(from: [], lacking: 0)
+            }
         }
     }
 
@@ -105,13 +114,14 @@ package final class ManagerParts: Sendable {
         }
     }
 
-    /// Returns the worker that releases memory, then looks after volatile memory.
+    /// Returns the worker that releases memory, then looks after volatile memory, then divides memory among caches.
     private static func purgeWorker(
-        _ purger: Purger, _ keeper: VolatileKeeper, _ journal: Journal, delivery: Worker
+        _ purger: Purger, _ keeper: VolatileKeeper, _ divider: Divider, _ journal: Journal, delivery: Worker
     ) -> Worker {
         Worker("plimsoll-purge") { turn in
             guard purger.run(turn, done: { report in if journal.add(report) { delivery.request() } }) else { return }
-            keeper.run(turn)
+            guard keeper.run(turn) else { return }
+            _ = divider.run(turn)
         }
     }
 

@@ -19,6 +19,19 @@ public struct PressurePolicy: Sendable, Hashable {
     public var expirationGrace: Duration
     /// Maximum number of background tasks at once; more are refused. So many are a leak, not work.
     public var mostBackgroundTasks: Int
+    /// Division of memory among the caches of the process.
+    public var division: CacheDivision
+
+    /// A way to divide memory among the caches of a process that have no limit of their own.
+    public struct CacheDivision: Sendable, Hashable {
+        /// Each cache gives back in proportion to the bytes that it holds, the cheapest to rebuild first.
+        public static let proportional = CacheDivision(isByWorth: false)
+        /// Each byte goes where it saves most load time. Each cache learns from a sample of its requests how many misses
+        /// more memory would save (`CurveMeter`); a miss costs as much as loads have taken.
+        public static let byWorth = CacheDivision(isByWorth: true)
+
+        let isByWorth: Bool
+    }
 
     /// Creates a policy; the defaults are those of `standard`.
     ///
@@ -31,11 +44,12 @@ public struct PressurePolicy: Sendable, Hashable {
     ///   - backgroundAllowance: time in the background.
     ///   - expirationGrace: time for background tasks once the allowance is spent.
     ///   - mostBackgroundTasks: maximum number of background tasks at once.
+    ///   - division: division of memory among caches.
     public init(
         ladder: EscalationLadder = .standard, thresholds: PressureThresholds = .standard, isDryRun: Bool = false,
         handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
         backgroundAllowance: Duration = .seconds(30), expirationGrace: Duration = .seconds(5),
-        mostBackgroundTasks: Int = 1 << 20
+        mostBackgroundTasks: Int = 1 << 20, division: CacheDivision = .proportional
     ) {
         self.ladder = ladder
         self.thresholds = thresholds
@@ -45,6 +59,7 @@ public struct PressurePolicy: Sendable, Hashable {
         self.backgroundAllowance = backgroundAllowance
         self.expirationGrace = expirationGrace
         self.mostBackgroundTasks = mostBackgroundTasks
+        self.division = division
     }
 
     /// The standard ladder and thresholds. Never ends the process.

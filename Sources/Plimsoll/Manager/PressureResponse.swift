@@ -54,6 +54,9 @@ struct PressureResponse {
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(
             to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
+        if policy.division == .byWorth, !isDryRun, parts.divider.request(at: assessment.at) {
+            parts.purgeWorker.request()
+        }
         // Shed load by the present level: once memory is available again, refusing requests has no use.
         if assessment.present == .normal { isQuiescing = false }
         if parts.admission.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) {

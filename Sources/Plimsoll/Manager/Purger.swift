@@ -91,6 +91,9 @@ final class Purger: Sendable {
             released: &report.releasedVolatile)
         if report.releasedVolatile > .zero { report.between = source.footprint() }
         guard end == .done else { return end == .noLongerNeeded }
+        end = round.askShared(
+            entries, includesPrecious: request.includesPrecious, target: report.asked, &report.released)
+        guard end == .done else { return end == .noLongerNeeded }
         end = round.ask(
             entries, entries.indices, for: .ordinary, includesPrecious: request.includesPrecious, target: report.asked,
             released: &report.released)

@@ -62,6 +62,37 @@ struct ReleasePass {
         return .done
     }
 
+    /// Asks the caches that share memory, so that the memory left is divided as their shares are: the cache furthest
+    /// above its share gives most. Together they give the part of the target that they hold of all memory on offer.
+    func askShared(
+        _ entries: [PurgeableRegistry.Entry], includesPrecious: Bool, target: ByteCount, _ released: inout ByteCount
+    ) -> End {
+        func isAsked(_ entry: PurgeableRegistry.Entry) -> Bool { includesPrecious || entry.rebuildCost != .precious }
+        var all = 0, held = 0, shares = 0
+        for index in entries.indices where isAsked(entries[index]) {
+            guard count(entries[index], .ordinary) else { return .replaced }
+            let offered = entries[index].offered.load(ordering: .relaxed), share = entries[index].currentShare
+            all += offered
+            if share > 0 { (held, shares) = (held + offered, shares + share) }
+        }
+        guard shares > 0, held > 0, released < target else { return .done }
+        let wanted = min(Double(held), Double((target - released).bytes) * Double(held) / Double(all))
+        let scale = (Double(held) - wanted) / Double(shares)
+        func excess(_ entry: PurgeableRegistry.Entry) -> Double {
+            guard entry.currentShare > 0, isAsked(entry) else { return 0 }
+            return max(0, Double(entry.offered.load(ordering: .relaxed)) - Double(entry.currentShare) * scale)
+        }
+        var sum = 0.0
+        for index in entries.indices { sum += excess(entries[index]) }
+        for index in entries.indices where excess(entries[index]) > 0 {
+            let offered = entries[index].offered.load(ordering: .relaxed)
+            let ended = ask(
+                entries[index], for: min(offered, Int(wanted * excess(entries[index]) / sum)), of: offered, &released)
+            guard ended == .done else { return ended }
+        }
+        return .done
+    }
+
     /// Asks the purgeables of one class, starting with the quickest to rebuild. Among equals, each is asked in
     /// proportion to the memory on offer. A shortfall of one purgeable is passed on to the next.
     private func askClass(

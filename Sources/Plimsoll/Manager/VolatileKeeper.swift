@@ -99,24 +99,24 @@ final class VolatileKeeper: Sendable {
         state.withLock { exchange(&$0.trim, nil) }
     }
 
-    /// Runs on the purge worker.
-    func run(_ turn: Worker.Turn) {
+    /// Runs on the purge worker. Returns false if the thread was replaced meanwhile.
+    func run(_ turn: Worker.Turn) -> Bool {
         let request = state.withLock { exchange(&$0.request, nil) }
-        guard let request else { return }
+        guard let request else { return true }
         let entries = registry.snapshot, range = registry.volatileRange(of: entries)
         var findings = Findings()
         if request.noticesDrops {
-            guard noticeDrops(entries, range, &findings, turn) else { return }
+            guard noticeDrops(entries, range, &findings, turn) else { return false }
         }
         if request.excess > .zero {
-            guard makeRoom(entries, range, request.excess, &findings, turn) else { return }
+            guard makeRoom(entries, range, request.excess, &findings, turn) else { return false }
         }
         if request.givesBackIdle {
             for index in range {
                 let entry = entries[index], now = time.elapsed()
                 guard
                     turn.call(entry.name, at: now, { _ = entry.gate.call(at: now) { entry.volatile?.giveBackIdle() } })
-                else { return }
+                else { return false }
             }
         }
         var trim: Trim?
@@ -137,6 +137,7 @@ final class VolatileKeeper: Sendable {
         // Released or reclaimed memory is headroom only if the next reading confirms it: others may have taken that
         // memory.
         if request.excess > .zero || findings.taken > .zero { source.wake() }
+        return true
     }
 
     private func noticeDrops(

@@ -12,6 +12,10 @@ package final class ChargeMeter: Sendable {
     private let held = Atomic<Int>(0)
     private let ceiling = Atomic<Int>(Int.max)
     private let wakeMark = Atomic<Int>(Int.max)
+    /// Room that caches above their share leave to the others.
+    private let reserved = Atomic<Int>(0)
+    /// Caches above their share, which make room for those below.
+    private let donors = Mutex<[any SharedPurgeable]>([])
     private let wakesWhenRefusing: Bool
     private let wake: @Sendable () -> Void
 
@@ -20,7 +24,7 @@ package final class ChargeMeter: Sendable {
     /// - Parameter wakesWhenRefusing: true if a refused charge wakes the manager as well. Set to false where
     ///   refusals are normal and harmless: a purgeable with volatile memory that asks for more than there is would
     ///   wake the manager each time.
-    init(wakesWhenRefusing: Bool = true, wake: @escaping @Sendable () -> Void) {
+    package init(wakesWhenRefusing: Bool = true, wake: @escaping @Sendable () -> Void) {
         self.wakesWhenRefusing = wakesWhenRefusing
         self.wake = wake
     }
@@ -31,13 +35,15 @@ package final class ChargeMeter: Sendable {
 
     /// Declares `count` bytes if there is room for them.
     ///
+    /// - Parameter leavesReserve: true to leave the room reserved for caches below their share.
     /// - Returns: true if the bytes were declared. If false, evict to make room, or do without.
     /// - Complexity: one atomic compare-and-swap; wakes the manager at most once per reading.
-    package func take(_ count: Int) -> Bool {
+    package func take(_ count: Int, leavesReserve: Bool = false) -> Bool {
+        let reserve = leavesReserve ? reserved.load(ordering: .relaxed) : 0
         var now = held.load(ordering: .relaxed)
         while true {
             let (next, overflow) = now.addingReportingOverflow(count)
-            if overflow || next > ceiling.load(ordering: .relaxed) {
+            if overflow || next > ceiling.load(ordering: .relaxed) &- reserve {
                 if wakesWhenRefusing { ring() }
                 return false
             }
@@ -56,9 +62,28 @@ package final class ChargeMeter: Sendable {
     /// Releases `count` bytes declared before.
     package func give(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }
 
+    /// Sets the caches above their share, the furthest above first, and the bytes that the others lack.
+    func share(from donors: [any SharedPurgeable], lacking: Int) {
+        self.donors.withLock { $0 = donors }
+        reserved.store(max(0, min(lacking, Int.max / 2)), ordering: .relaxed)
+    }
+
+    /// Lets caches above their share evict `count` bytes. For a cache below its share, without a lock held.
+    ///
+    /// - Returns: the bytes evicted.
+    func makeRoom(_ count: Int) -> Int {
+        var made = 0
+        for donor in donors.withLock({ $0 }) where made < count { made += donor.evictAboveShare(count - made) }
+        return made
+    }
+
     /// Bytes that may be taken now without releasing any.
-    var room: Int {
-        let (room, overflow) = ceiling.load(ordering: .relaxed).subtractingReportingOverflow(
+    var room: Int { room(leavesReserve: false) }
+
+    /// Returns the bytes that `take` would grant now.
+    func room(leavesReserve: Bool) -> Int {
+        let reserve = leavesReserve ? reserved.load(ordering: .relaxed) : 0
+        let (room, overflow) = (ceiling.load(ordering: .relaxed) &- reserve).subtractingReportingOverflow(
             held.load(ordering: .relaxed))
         return overflow ? Int.max : max(0, room)
     }
@@ -70,7 +95,7 @@ package final class ChargeMeter: Sendable {
 
     /// Sets how much more may be taken until the next reading. The allowance counts from `mark`, the bytes held
     /// when that reading began.
-    func allow(_ allowance: ByteCount, since mark: ByteCount) {
+    package func allow(_ allowance: ByteCount, since mark: ByteCount) {
         ceiling.store((mark + allowance).bytes, ordering: .relaxed)
         // With no room at all, every charge would wake the manager, thousands of times a second, to no use. The
         // manager polls often enough then.

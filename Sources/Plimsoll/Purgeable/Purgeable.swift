@@ -143,6 +143,37 @@ package protocol TagPurgeable: AnyObject, Sendable {
     func count(tag: String) -> Int
 }
 
+/// A cache that learns its miss curve from a sample of requests, and is given a share of the memory for caches.
+package protocol SharedPurgeable: MeteredPurgeable, CountingPurgeable {
+    /// Starts to learn, or stops. Stopping forgets what was learnt.
+    ///
+    /// - Parameter onRound: called after each `CurveMeter.round` requests, by the thread that made the last of them,
+    ///   under no lock; `nil` to stop.
+    func learn(onRound: (@Sendable () -> Void)?)
+
+    /// Ends a round of learning, and sets the sizes for the next.
+    ///
+    /// - Parameter bytes: the most that the cache may hold in the next round.
+    /// - Returns: the curve and the load time so far; `nil` if the cache does not learn.
+    func endRound(upTo bytes: Int) -> Learnt?
+
+    /// Sets the share in bytes; `nil` for none. At the limit of memory a cache above its share makes room for those
+    /// below. Elsewhere a share changes nothing.
+    func setShare(_ bytes: Int?)
+
+    /// Evicts up to `count` bytes, but none of the share.
+    ///
+    /// - Returns: the bytes evicted.
+    func evictAboveShare(_ count: Int) -> Int
+}
+
+/// A miss curve, and the time that a load takes.
+package struct Learnt: Sendable {
+    package var curve: MissCurve
+    /// Nanoseconds, of recent loads more than of old ones; `nil` before the first load.
+    package var loadTime: Double?
+}
+
 /// A purgeable whose pages the kernel may reclaim at any instant, without asking.
 ///
 /// Such pages count as available, not as used. The kernel reclaims them inside the allocator's own page fault

@@ -6,6 +6,10 @@ package final class PurgeableRegistry: Sendable {
         package let purgeable: any Purgeable
         /// `purgeable` if its pages are volatile, else `nil`.
         let volatile: (any VolatilePurgeable)?
+        /// `purgeable` if the cache learns its miss curve and declares all bytes on the manager's meter, else `nil`.
+        let shared: (any SharedPurgeable)?
+        /// Share of the memory for caches; zero for none. Relaxed, as `held`.
+        private let share = Atomic<Int>(0)
         let name: String
         let rebuildCost: RebuildCost
         let place: PurgeablePlace
@@ -27,7 +31,7 @@ package final class PurgeableRegistry: Sendable {
         /// workers and status queries store a number on its own; the last one stays.
         private let rate = Atomic<UInt64>(Double.nan.bitPattern)
 
-        init(
+        package init(
             _ purgeable: any Purgeable, _ place: PurgeablePlace = PurgeablePlace(), meter: ChargeMeter,
             volatileMeter: ChargeMeter
         ) {
@@ -42,6 +46,23 @@ package final class PurgeableRegistry: Sendable {
             let declaresHeap = metered?.attach(meter) ?? false
             volatile?.attach(volatile: volatileMeter)
             isMetered = declaresHeap || volatile != nil
+            shared = declaresHeap && volatile == nil && isReleasable ? purgeable as? any SharedPurgeable : nil
+        }
+
+        /// True if the manager decides the cache's share: a limit set by hand stands.
+        var isShared: Bool { shared.map { $0.holdsAtMost == nil } ?? false }
+
+        package var currentShare: Int { share.load(ordering: .relaxed) }
+
+        func setShare(_ bytes: Int?) {
+            share.store(max(0, bytes ?? 0), ordering: .relaxed)
+            shared?.setShare(bytes)
+        }
+
+        /// Ends the part that the cache takes in sharing memory.
+        func stopSharing() {
+            setShare(nil)
+            shared?.learn(onRound: nil)
         }
 
         func readRate() { rate.store((purgeable.rebuildTimePerByte ?? .nan).bitPattern, ordering: .relaxed) }
@@ -80,7 +101,9 @@ package final class PurgeableRegistry: Sendable {
 
     private let state = Mutex(State())
 
-    func add(_ entry: Entry) {
+    package init() {}
+
+    package func add(_ entry: Entry) {
         let limit = state.withLock { state in
             let place = state.entries.firstIndex { entry.isAskedBefore($0) } ?? state.entries.endIndex
             state.entries.insert(entry, at: place)

@@ -1,17 +1,17 @@
 import Glibc
-import PlimsollTesting
+package import PlimsollTesting
 
 /// Zipf distribution of keys: the k-th most popular key has a frequency of about 1 / k^skew.
-struct Zipf {
+package struct Zipf {
     private let cumulative: [Double]
 
     /// Number of keys.
-    var count: Int { cumulative.count }
+    package var count: Int { cumulative.count }
 
     /// Creates a distribution.
     ///
     /// - Precondition: `count` is at least 1.
-    init(count: Int, skew: Double) {
+    package init(count: Int, skew: Double) {
         precondition(count > 0, "Zipf: no keys")
         var sum = 0.0
         cumulative = (1...count).map { rank in
@@ -21,7 +21,7 @@ struct Zipf {
     }
 
     /// Returns a rank from zero, the most popular key.
-    func next(using random: inout SeededGenerator) -> Int {
+    package func next(using random: inout SeededGenerator) -> Int {
         let point = Double.random(in: 0..<cumulative[cumulative.count - 1], using: &random)
         var low = 0, high = cumulative.count - 1
         while low < high {

@@ -4,7 +4,7 @@ import PlimsollTesting
 @testable import PlimsollLifecycle
 
 #if Spill
-    @testable import PlimsollSpill
+@testable import PlimsollSpill
 #endif
 
 /// Bytes taken from the front of an input, to decide what is done with the rest.
@@ -112,20 +112,20 @@ let stateFormats = [
 ]
 
 #if Spill
-    let spillFormats = [
-        Format(name: "spill-record") { bytes in
-            var input = Input(bytes)
-            let record = SpillRecord(version: 1, generation: 2, prefix: "fuzz", secret: [1, 2, 3])
-            let key = input.take(Int(input.byte() % 16)), value = input.take(Int(input.byte()))
-            guard var stored = record.bytes(key, value) else { return }
-            require((try? record.value(of: key, in: stored)) == value, "a record is read as written")
-            _ = try? record.value(of: key, in: bytes)
-            guard !input.isEmpty else { return }
-            let original = stored
-            for _ in 0..<4 where !input.isEmpty { stored[input.number() % stored.count] = input.byte() }
-            if stored != original { require((try? record.value(of: key, in: stored)) == nil, "a forged record is refused") }
-        },
-    ]
+let spillFormats = [
+    Format(name: "spill-record") { bytes in
+        var input = Input(bytes)
+        let record = SpillRecord(version: 1, generation: 2, prefix: "fuzz", secret: [1, 2, 3])
+        let key = input.take(Int(input.byte() % 16)), value = input.take(Int(input.byte()))
+        guard var stored = record.bytes(key, value) else { return }
+        require((try? record.value(of: key, in: stored)) == value, "a record is read as written")
+        _ = try? record.value(of: key, in: bytes)
+        guard !input.isEmpty else { return }
+        let original = stored
+        for _ in 0..<4 where !input.isEmpty { stored[input.number() % stored.count] = input.byte() }
+        if stored != original { require((try? record.value(of: key, in: stored)) == nil, "a forged record is refused") }
+    }
+]
 #else
-    let spillFormats: [Format] = []
+let spillFormats: [Format] = []
 #endif

@@ -198,7 +198,7 @@ import Testing
             }
         }
         #expect(output.line() == "x" && words.line() == "x")
-        var guardian: Guard? = try Guard(patience: .seconds(2))
+        var guardian: Guard? = try Guard(patience: .seconds(10))
         try guardian!.watch(child)
         let former = try Child.adopt(guardian!.pid)
         former.signal(SIGSTOP)
@@ -225,7 +225,7 @@ import Testing
         defer { Workbench.clear(first, child) }
         defer { try? second.remove(within: Workbench.limit) }
         #expect(output.line() == "x")
-        var guardian: Guard? = try Guard(patience: .seconds(2))
+        var guardian: Guard? = try Guard(patience: .seconds(10))
         func files() -> Int { RunningFleet.names(in: "/proc/\(guardian!.pid)/fd").count }
         try guardian!.watch(second)
         let one = files()

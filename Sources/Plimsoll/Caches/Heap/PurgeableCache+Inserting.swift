@@ -55,6 +55,7 @@ extension PurgeableCache {
             case .done(let splits):
                 if room.held > 0 { giveUp(&room) }
                 if splits { split(hash) }
+                if isSampled(hash) { noteInsert(hash, cost: cost) }
                 if hasListeners { notify(leaving) }
                 return true
             case .lacksRoom:
@@ -99,6 +100,8 @@ extension PurgeableCache {
         while true {
             room.replaced = existing.map { table.cost(of: $0) } ?? 0
             if reserve(&room, besides: room.replaced) { break }
+            // Others make room first, while this cache is below its share.
+            if mayAskOthers(room) { return .lacksRoom }
             // With many pinned entries, evict nothing before there is known to be enough.
             if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) {
                 return .lacksRoom

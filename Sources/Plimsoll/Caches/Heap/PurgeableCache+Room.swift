@@ -7,7 +7,10 @@ extension PurgeableCache {
     @usableFromInline
     func mayFit(_ cost: Int) -> Bool {
         guard let room = meter.load()?.room, cost > room else { return true }
-        return cost - room <= counters.total.pointee.load(ordering: .relaxed)
+        // Caches above their share make room for one below.
+        let mine = max(
+            counters.total.pointee.load(ordering: .relaxed), counters.share.pointee.load(ordering: .relaxed))
+        return cost - room <= mine
     }
 
     /// Reserves the missing part of the cost before the entry is linked, so that the sum never exceeds the bound.
@@ -43,7 +46,23 @@ extension PurgeableCache {
     }
 
     @usableFromInline
-    func mayTake(_ cost: Int) -> Bool { meter.load()?.take(cost) ?? true }
+    func mayTake(_ cost: Int) -> Bool { meter.load()?.take(cost, leavesReserve: isAboveShare(with: 0)) ?? true }
+
+    /// Returns true if the cache has a share, and would hold more with so many bytes beyond the total.
+    private func isAboveShare(with more: Int) -> Bool {
+        let share = counters.share.pointee.load(ordering: .relaxed)
+        return share > 0 && counters.total.pointee.load(ordering: .relaxed) &+ more > share
+    }
+
+    /// Returns true if caches above their share may make room for this one, and have not been asked yet.
+    @usableFromInline
+    func mayAskOthers(_ room: CostReservation) -> Bool {
+        let share = counters.share.pointee.load(ordering: .relaxed)
+        guard share > 0, !room.hasAsked, counters.total.pointee.load(ordering: .relaxed) < share else { return false }
+        // Not if the cache's own bound is what lacks room.
+        let bound = counters.bound.pointee.load(ordering: .relaxed)
+        return room.wanted - room.replaced <= bound - counters.total.pointee.load(ordering: .relaxed)
+    }
 
     /// Releases the reservation that belongs to no entry.
     @usableFromInline
@@ -67,7 +86,8 @@ extension PurgeableCache {
     /// Returns true if more must be evicted than is reserved already.
     private func isShort(_ room: CostReservation) -> Bool {
         let free = counters.bound.pointee.load(ordering: .relaxed) - counters.total.pointee.load(ordering: .relaxed)
-        return room.wanted - room.held - room.replaced > min(free, meter.load()?.room ?? .max)
+        let lacking = room.wanted - room.held - room.replaced
+        return lacking > min(free, meter.load()?.room(leavesReserve: isAboveShare(with: lacking)) ?? .max)
     }
 
     /// Bound on the number of times an insert waits for room that other inserts have reserved. Each wait lasts at
@@ -78,6 +98,11 @@ extension PurgeableCache {
     /// nothing is left to evict.
     @usableFromInline
     func evictElsewhere(_ room: inout CostReservation, _ leaving: inout Leaving) -> Bool {
+        if mayAskOthers(room) {
+            room.hasAsked = true
+            _ = meter.load()?.makeRoom(room.wanted - room.held - room.replaced)
+            return true
+        }
         // Pinned entries leave too little room, even with all other entries evicted.
         let most = counters.bound.pointee.load(ordering: .relaxed) - room.wanted + room.replaced
         if counters.has(.pins), sum({ $0.pinned.cost }) > most { return false }
@@ -126,6 +151,8 @@ struct CostReservation {
     @usableFromInline var replaced = 0
     /// True if entries of the newcomer's own shard may have been evicted.
     @usableFromInline var hasEvicted = false
+    /// True if caches above their share were asked to make room.
+    @usableFromInline var hasAsked = false
     /// Number of times nothing was found to evict.
     @usableFromInline var attempts = 0
 

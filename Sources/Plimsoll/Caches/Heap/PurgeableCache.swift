@@ -31,6 +31,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     //   limit and bound      `limitChanges`, under which no foreign code runs; read without the lock
     //   loadRecord, claims   relaxed atomics, as the counters
     //   batch                taken out by the releasing thread, so never shared
+    //   learning             its own mutex, under which no foreign code runs
     @usableFromInline let hasher: CacheHash
     @usableFromInline let directory: CacheDirectory
     @usableFromInline let counters: CacheCounters
@@ -46,6 +47,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     let loadRecord = LoadRecord()
     let claims = Atomic<Int64>(0)
     let batch = Mutex<Batch?>(Batch(capacity: slice))
+    let learning = CurveLearning()
 
     @usableFromInline typealias Layout = SlotLayout<Key, Value>
     typealias Entry = CacheEntry<Key, Value>
@@ -143,6 +145,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     @inlinable
     public func value(forKey key: Key) -> Value? {
         let hash = hasher.of(key)
+        if isSampled(hash) { return sampledValue(key, hash) }
         return Layout.isTrivial ? readUnlocked(key, hash) : readOpen(key, hash)
     }
 
@@ -161,6 +164,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         throws(Failure) -> Result?
     {
         let hash = hasher.of(key)
+        if isSampled(hash) { sample(key, hash) }
         if Layout.isLendable, let reader = ReaderSlot.current, let value = borrow(key, hash, reader) {
             defer { reader.giveBack(value) }
             return try body(reader.room(Value.self).pointee)
@@ -201,6 +205,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     public func removeValue(forKey key: Key) -> Value? {
         if loads.isBusy { loads.revoke(key) }
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
+        if isSampled(hash) { learning.note { $0.remove(hash) } }
         let entry: Entry? = withShardToWrite(of: hash) { shard, table -> Entry? in
             guard let slot = find(key, hash, in: shard) else { return nil }
             return takeOut(slot, shard, &table, table.isFresh(slot, at: now, idleTime: nil) ? .removed : .expired)

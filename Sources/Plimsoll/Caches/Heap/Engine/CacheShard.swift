@@ -183,6 +183,14 @@ struct CacheCounters: @unchecked Sendable {
     @inlinable @inline(__always)
     var bound: UnsafeMutablePointer<Atomic<Int>> { AtomicCopy.atomic(Int.self, base + 64) }
 
+    /// Requests whose hashes have a position below this are sampled; zero if the cache learns no curve.
+    @inlinable @inline(__always)
+    var sampled: UnsafeMutablePointer<Atomic<UInt32>> { AtomicCopy.atomic(UInt32.self, base + 96) }
+
+    /// Share of the memory for caches; zero for none.
+    @inlinable @inline(__always)
+    var share: UnsafeMutablePointer<Atomic<Int>> { AtomicCopy.atomic(Int.self, base + 104) }
+
     /// A different start each time, so that small evictions do not always hit the same shard.
     var nextStart: Int {
         AtomicCopy.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8

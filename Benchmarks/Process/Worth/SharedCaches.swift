@@ -1,0 +1,87 @@
+import Plimsoll
+import Synchronization
+
+/// Caches under one budget, real ones, with one way to divide the budget. Load times are counted, not slept.
+final class SharedCaches {
+    enum Way { case proportional, byWorth }
+
+    /// A real cache with the load time of the mix.
+    private final class Member: SharedPurgeable {
+        let cache: PurgeableCache<UInt64, UInt64>
+        let loadTime: Double
+
+        init(_ name: String, loadTime: Double) {
+            cache = PurgeableCache(name, shardCount: 8) { _, value in Int(value) }
+            self.loadTime = loadTime
+        }
+
+        var name: String { cache.name }
+        var rebuildCost: RebuildCost { .cheap }
+        var heldBytes: Int { cache.heldBytes }
+        var holdsAtMost: ByteCount? { nil }
+        var statistics: CacheStatistics { cache.statistics }
+        func release(_ target: Int) -> Int { cache.release(target) }
+        func attach(_ meter: ChargeMeter) -> Bool { cache.attach(meter) }
+        func learn(onRound: (@Sendable () -> Void)?) { cache.learn(onRound: onRound) }
+        func setShare(_ bytes: Int?) { cache.setShare(bytes) }
+        func evictAboveShare(_ count: Int) -> Int { cache.evictAboveShare(count) }
+        func endRound(upTo bytes: Int) -> Learnt? {
+            guard var learnt = cache.endRound(upTo: bytes) else { return nil }
+            learnt.loadTime = loadTime
+            return learnt
+        }
+    }
+
+    private final class Flag: Sendable {
+        let value = Atomic<Bool>(false)
+    }
+
+    private let members: [Member]
+    private let meter: ChargeMeter
+    private let divider: Divider
+    private let rung = Flag()
+    private let way: Way
+    private let budget: Int
+    /// Misses of each cache.
+    private(set) var misses: [Int]
+    private(set) var rounds = 0
+
+    init(_ mix: Mix, budget: Int, _ way: Way) {
+        (self.way, self.budget) = (way, budget)
+        members = mix.caches.map { Member($0.name, loadTime: $0.loadMicroseconds * 1000) }
+        misses = members.map { _ in 0 }
+        meter = ChargeMeter {}
+        let registry = PurgeableRegistry(), volatile = ChargeMeter {}, rung = rung
+        divider = Divider(registry: registry, meter: meter, time: .running) {
+            rung.value.store(true, ordering: .relaxed)
+        }
+        for member in members { registry.add(PurgeableRegistry.Entry(member, meter: meter, volatileMeter: volatile)) }
+        meter.allow(ByteCount(budget), since: .zero)
+        if way == .byWorth { round() }
+    }
+
+    private func round() {
+        rung.value.store(false, ordering: .relaxed)
+        rounds += 1
+        divider.round { _, body in
+            body()
+            return true
+        }
+    }
+
+    /// Requests a key, and inserts what is missing.
+    func request(_ request: MixedRequests.Request) {
+        let member = members[Int(request.cache)], key = UInt64(request.trace) << 32 | UInt64(request.key)
+        if member.cache.value(forKey: key) != nil { return }
+        misses[Int(request.cache)] += 1
+        // As a manager does near the line: each gives back in proportion to what it holds, then all may grow again.
+        if way == .proportional, meter.heldBytes.bytes + Int(request.cost) > budget {
+            let step = max(Int(request.cost), budget / 128), held = meter.heldBytes.bytes
+            for member in members { _ = member.release(Int(Double(step) * Double(member.heldBytes) / Double(held))) }
+        }
+        member.cache.insert(UInt64(request.cost), forKey: key)
+        if way == .byWorth, rung.value.load(ordering: .relaxed) { round() }
+    }
+
+    var held: [Int] { members.map(\.heldBytes) }
+}

@@ -1,0 +1,53 @@
+import Plimsoll
+import PlimsollDemos
+import PlimsollTesting
+
+/// Requests that memory is hard to divide for.
+enum Streams {
+    static let length = 600_000
+
+    /// Some keys are popular.
+    static func zipf(_ name: String, keys: Int, skew: Double = 0.9, seed: UInt64) -> TraceFile {
+        var random = SeededGenerator(seed: seed)
+        let zipf = Zipf(count: keys, skew: skew)
+        return TraceFile(name, requests: (0..<length).map { _ in UInt32(zipf.next(using: &random)) }, keyCount: keys)
+    }
+
+    /// All keys in turn, again and again.
+    static func loop(_ name: String, keys: Int) -> TraceFile {
+        TraceFile(name, requests: (0..<length).map { UInt32($0 % keys) }, keyCount: keys)
+    }
+
+    /// Each key once.
+    static func scan(_ name: String) -> TraceFile {
+        TraceFile(name, requests: Array(0..<UInt32(length)), keyCount: length)
+    }
+
+    /// Mixes with their traces. The budget is 20,000 keys.
+    static func robust() -> [(mix: Mix, traces: [TraceFile])] {
+        let budget = 20_000 * Int(MixedRequests.usualCost)
+        let popular = zipf("popular", keys: 40_000, seed: 1), other = zipf("other", keys: 40_000, seed: 2)
+        func mix(_ name: String, _ caches: [(TraceFile, Double)]) -> (Mix, [TraceFile]) {
+            let caches = caches.map {
+                (cache: Mix.Cache(name: $0.name, trace: $0.name, loadMicroseconds: $1), trace: $0)
+            }
+            return (Mix(name, caches.map(\.cache), budget: .bytes(budget)), caches.map(\.trace))
+        }
+        return [
+            mix("loop-nearly", [(loop("loop of 18,000", keys: 18_000), 1000), (popular, 1000), (other, 1000)]),
+            mix("loop-dear", [(loop("loop of 60,000", keys: 60_000), 20_000), (popular, 1000), (other, 1000)]),
+            mix("scan-dear", [(scan("scan"), 20_000), (popular, 1000), (other, 1000)]),
+        ]
+    }
+
+    /// Two caches that swap their streams in the middle of the run.
+    static func shift() -> (mix: Mix, traces: [TraceFile]) {
+        let traces = [zipf("narrow", keys: 5000, seed: 3), zipf("wide", keys: 80_000, skew: 0.7, seed: 4)]
+        let caches = traces.map { Mix.Cache(name: $0.name, trace: $0.name, loadMicroseconds: 1000) }
+        return (
+            Mix(
+                "shift", caches, budget: .bytes(20_000 * Int(MixedRequests.usualCost)),
+                shifts: [.init(at: 0.5, first: "narrow", second: "wide")]), traces
+        )
+    }
+}

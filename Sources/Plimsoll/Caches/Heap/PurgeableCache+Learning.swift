@@ -1,0 +1,124 @@
+public import Synchronization
+
+extension PurgeableCache: SharedPurgeable {
+    package func learn(onRound: (@Sendable () -> Void)?) {
+        counters.sampled.pointee.store(learning.set(onRound), ordering: .relaxed)
+    }
+
+    package func endRound(upTo bytes: Int) -> Learnt? {
+        let statistics = statistics, count = statistics.count
+        let meanCost = count > 0 ? Double(statistics.byteCount) / Double(count) : CurveMeter.usualCost
+        guard let (learnt, threshold) = learning.endRound(statistics, upTo: bytes, meanCost: meanCost) else {
+            return nil
+        }
+        counters.sampled.pointee.store(threshold, ordering: .relaxed)
+        return learnt
+    }
+
+    package func setShare(_ bytes: Int?) {
+        counters.share.pointee.store(max(0, bytes ?? 0), ordering: .relaxed)
+    }
+
+    package func evictAboveShare(_ count: Int) -> Int {
+        let share = counters.share.pointee.load(ordering: .relaxed)
+        let excess = counters.total.pointee.load(ordering: .relaxed) - share
+        return share > 0 && excess > 0 ? letGo(min(count, excess), reason: .evicted) : 0
+    }
+
+    /// Returns true if a request for a key with that hash is part of the sample.
+    @inlinable @inline(__always)
+    func isSampled(_ hash: UInt32) -> Bool {
+        CurveMeter.position(of: hash) < counters.sampled.pointee.load(ordering: .relaxed)
+    }
+
+    /// Looks up the key of a sampled request.
+    @inlinable @inline(never)
+    func sampledValue(_ key: Key, _ hash: UInt32) -> Value? {
+        sample(key, hash)
+        return Layout.isTrivial ? readUnlocked(key, hash) : readOpen(key, hash)
+    }
+
+    /// Adds a look-up to the sample.
+    @inlinable @inline(never)
+    func sample(_ key: Key, _ hash: UInt32) {
+        guard noteLookUp(hash) else { return }
+        let now = counters.has(.expiry) ? self.now : .min
+        let cost: Int? = withShard(of: hash) { shard, table in
+            find(key, hash, in: shard).flatMap { table.isFresh($0, at: now, idleTime: nil) ? table.cost(of: $0) : nil }
+        }
+        if let cost { noteInsert(hash, cost: cost) }
+    }
+
+    /// Counts a look-up. Returns true if the sample lacks the entry.
+    @usableFromInline
+    func noteLookUp(_ hash: UInt32) -> Bool {
+        var isLacking = false
+        learning.note(isLookUp: true) { isLacking = $0.lookUp(hash) }
+        return isLacking
+    }
+
+    @usableFromInline
+    func noteInsert(_ hash: UInt32, cost: Int) { learning.note { $0.insert(hash, cost: cost) } }
+}
+
+/// What a cache learns of its miss curve.
+final class CurveLearning: Sendable {
+    private struct State: ~Copyable {
+        var meter = CurveMeter()
+        var onRound: (@Sendable () -> Void)?
+        /// The cache's statistics at the end of the last round.
+        var before = CacheStatistics()
+        /// Loads and their time in nanoseconds; those of a round weigh less in the next.
+        var loads = 0.0
+        var loadTime = 0.0
+        /// Estimated look-ups in the round.
+        var estimate = 0.0
+    }
+
+    private let state = Mutex(State())
+
+    /// Starts or stops learning. Returns the threshold of positions to sample.
+    func set(_ onRound: (@Sendable () -> Void)?) -> UInt32 {
+        state.withLock { state in
+            state.onRound = onRound
+            if onRound == nil { state.meter.stop() } else { state.meter.start() }
+            return state.meter.threshold
+        }
+    }
+
+    /// Notes a sampled request. Leaves the request out if another thread notes one at this moment: to wait would cost
+    /// more than a request is worth.
+    ///
+    /// - Parameter isLookUp: true if the request counts as one of the round.
+    func note(isLookUp: Bool = false, _ body: (inout CurveMeter) -> Void) {
+        let onRound: (@Sendable () -> Void)?? = state.withLockIfAvailable { state in
+            guard state.meter.isLearning else { return nil }
+            body(&state.meter)
+            if isLookUp { state.estimate += state.meter.weight }
+            guard state.estimate >= CurveMeter.round else { return nil }
+            state.estimate = 0
+            return state.onRound
+        }
+        if case let onRound?? = onRound { onRound() }
+    }
+
+    /// Ends a round with the cache's statistics, and sets the sizes for the next.
+    func endRound(
+        _ now: CacheStatistics, upTo bytes: Int, meanCost: Double
+    ) -> (learnt: Learnt, threshold: UInt32)? {
+        state.withLock { state in
+            guard state.meter.isLearning else { return nil }
+            let before = exchange(&state.before, now)
+            let misses = now.misses &- before.misses, lookUps = now.hits &- before.hits &+ misses
+            // While the cache grows or shrinks, its misses belong to no one size.
+            let isSteady = abs(now.byteCount &- before.byteCount) < now.byteCount / 10
+            let curve = state.meter.endRound(requests: lookUps, misses: isSteady ? misses : nil, held: now.byteCount)
+            state.meter.measure(upTo: bytes, meanCost: meanCost)
+            state.loads = state.loads * CurveMeter.memory + Double(max(0, now.loads &- before.loads))
+            let loadTime = max(.zero, now.loadTime - before.loadTime)
+            state.loadTime = state.loadTime * CurveMeter.memory + Double(loadTime.inNanoseconds)
+            let mean = state.loads > 0 ? state.loadTime / state.loads : nil
+            return (Learnt(curve: curve, loadTime: mean), state.meter.threshold)
+        }
+    }
+}

@@ -1,0 +1,132 @@
+import Synchronization
+
+/// Decides how caches without a limit of their own share the memory for caches, from the miss curves that they learn.
+/// Runs on the purge worker, after each `CurveMeter.round` requests of a cache, and at the latest after `longestRound`.
+package final class Divider: Sendable {
+    /// Wakes the manager when a cache has had enough requests for another round.
+    final class Bell: Sendable {
+        // Relaxed: a ring that is noticed a turn late delays a round.
+        private let isRung = Atomic<Bool>(false)
+        private let wake: @Sendable () -> Void
+
+        init(wake: @escaping @Sendable () -> Void) { self.wake = wake }
+
+        func ring() { if !isRung.exchange(true, ordering: .relaxed) { wake() } }
+        var hasRung: Bool { isRung.load(ordering: .relaxed) }
+        func silence() { isRung.store(false, ordering: .relaxed) }
+    }
+
+    private struct State {
+        /// Shares of the last round, by cache.
+        var shares: [ObjectIdentifier: Int] = [:]
+        var roundAt = Duration.zero
+        var isDue = false
+    }
+
+    /// Longest and shortest time between rounds.
+    static let longestRound = Duration.seconds(10)
+    static let shortestRound = Duration.milliseconds(100)
+
+    private let state = Mutex(State())
+    private let registry: PurgeableRegistry
+    private let meter: ChargeMeter
+    private let time: Timekeeper
+    private let bell: Bell
+
+    package init(
+        registry: PurgeableRegistry, meter: ChargeMeter, time: Timekeeper, wake: @escaping @Sendable () -> Void
+    ) {
+        (self.registry, self.meter, self.time) = (registry, meter, time)
+        bell = Bell(wake: wake)
+    }
+
+    /// Returns true if a round is due, and requests that. Allocates nothing.
+    func request(at now: Duration) -> Bool {
+        state.withLock { state in
+            let since = now - state.roundAt
+            let isDue = since < .zero || since >= Self.longestRound || bell.hasRung && since >= Self.shortestRound
+            if isDue { (state.isDue, state.roundAt) = (true, now) }
+            return isDue
+        }
+    }
+
+    /// Runs a requested round. Returns false if the thread was replaced meanwhile.
+    func run(_ turn: Worker.Turn) -> Bool {
+        guard state.withLock({ exchange(&$0.isDue, false) }) else { return true }
+        return round { entry, body in turn.call(entry.name, at: time.elapsed(), body) }
+    }
+
+    /// Runs a round. Calls caches through `call`, which returns false if the round should end.
+    @discardableResult
+    package func round(call: (PurgeableRegistry.Entry, () -> Void) -> Bool) -> Bool {
+        bell.silence()
+        let entries = registry.snapshot.filter { $0.isShared }
+        // With one cache there is nothing to divide, and nothing is sampled.
+        guard entries.count > 1 else {
+            meter.share(from: [], lacking: 0)
+            return entries.allSatisfy { entry in call(entry) { entry.stopSharing() } }
+        }
+        let held = entries.map { min(max(0, $0.purgeable.heldBytes), ReleasePass.mostHeld) }
+        let sum = held.reduce(0, +), budget = sum + min(meter.room, sum)
+        var learnt: [Learnt?] = []
+        for entry in entries {
+            var round: Learnt?
+            let inCharge = call(entry) { [bell] in
+                _ = entry.gate.call(at: time.elapsed()) {
+                    entry.shared?.learn { bell.ring() }
+                    round = entry.shared?.endRound(upTo: budget)
+                }
+            }
+            guard inCharge else { return false }
+            learnt.append(round)
+        }
+        let times = loadTimes(entries, learnt)
+        let holders = entries.indices.map { index in
+            let isPrecious = entries[index].rebuildCost == .precious
+            return Division.Holder(
+                held: held[index], curve: learnt[index]?.curve, loadTime: times[index],
+                least: isPrecious ? held[index] : 0)
+        }
+        let before = state.withLock { state in
+            zip(entries, held).map { state.shares[ObjectIdentifier($0.purgeable)] ?? $1 }
+        }
+        let isKnown = holders.count { $0.known != nil } > 1
+        let shares = isKnown ? Division.next(holders, from: before, budget: budget).shares : nil
+        state.withLock { state in
+            state.shares = [:]
+            for (entry, share) in zip(entries, shares ?? []) { state.shares[ObjectIdentifier(entry.purgeable)] = share }
+        }
+        for (index, entry) in entries.enumerated() { entry.setShare(shares?[index]) }
+        publish(entries, held, shares)
+        return true
+    }
+
+    /// Sets who makes room for whom at the limit of memory.
+    private func publish(_ entries: [PurgeableRegistry.Entry], _ held: [Int], _ shares: [Int]?) {
+        guard let shares else { return meter.share(from: [], lacking: 0) }
+        let excess = entries.indices.map { held[$0] - shares[$0] }
+        let donors = entries.indices.filter { excess[$0] > 0 }.sorted { excess[$0] > excess[$1] }
+        meter.share(from: donors.compactMap { entries[$0].shared }, lacking: excess.reduce(0) { $0 + max(0, -$1) })
+    }
+
+    /// Returns the time of a load of each cache in nanoseconds. A cache without loads gets the median of the others, or
+    /// else the time that its class of cost stands for.
+    private func loadTimes(_ entries: [PurgeableRegistry.Entry], _ learnt: [Learnt?]) -> [Double] {
+        let known = learnt.compactMap { $0?.loadTime }.sorted()
+        return zip(entries, learnt).map { entry, learnt in
+            learnt?.loadTime ?? (known.isEmpty ? entry.rebuildCost.usualNanoseconds : known[known.count / 2])
+        }
+    }
+}
+
+extension RebuildCost {
+    /// Time of a load of that class, where no load has been measured.
+    fileprivate var usualNanoseconds: Double {
+        switch self {
+        case .trivial: 1e4
+        case .cheap: 1e6
+        case .expensive: 3e7
+        case .precious: 1e9
+        }
+    }
+}

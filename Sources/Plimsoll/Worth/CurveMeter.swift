@@ -1,0 +1,186 @@
+/// Learns a cache's miss curve from a sample of the requests: eight miniature caches, each for another size.
+///
+/// Requests are sampled by hash, so that all requests for a sampled key are seen. The smaller the size that a miniature
+/// stands for, the more keys it samples: as many as fill its 128 entries, at most one in a hundred. The state takes
+/// 19 KiB, allocated once.
+@usableFromInline
+package struct CurveMeter: ~Copyable {
+    /// Sizes of the miniatures, as parts of the largest.
+    package static let sizes = [1.0 / 64, 1.0 / 32, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 3.0 / 4, 1]
+    /// Requests after which shares are decided anew.
+    package static let round = 10_000.0
+    /// Bytes of an entry, as long as a cache has none.
+    package static let usualCost = 1024.0
+    /// Largest part of the keys that is sampled.
+    package static let mostSampled = 0.01
+    /// Weight that a round's counts keep in the next.
+    static let memory = 0.95
+    /// Sampled requests of a size that are remembered, if a round has few of them.
+    private static let sample = 200.0
+    /// Least number of sampled requests, and of entries in the largest miniature, to draw conclusions from.
+    private static let leastRequests = 32.0, leastEntries = 32
+    /// A larger size is wrong.
+    private static let mostBytes = 1 << 50
+    /// Change of the sampled part that is worth starting anew.
+    private static let tolerance = 1.5
+
+    private struct Miniature {
+        var cache: MiniatureCache
+        /// Part of the keys that is sampled.
+        var part = 0.0
+        /// Largest sampled position.
+        var threshold: UInt32 = 0
+        /// Requests of the rounds so far, sampled or not. Like the other counts, those of a round weigh less in the next.
+        var seen = 0.0
+        var requests = 0.0
+        var misses = 0.0
+        /// Requests at the begin of the round.
+        var before = 0.0
+
+        /// Weight that the counts keep in the next round.
+        var memory: Double { max(CurveMeter.memory, 1 - (requests - before) / CurveMeter.sample) }
+
+        mutating func forget(_ kept: Double) {
+            (seen, requests, misses) = (seen * kept, requests * kept, misses * kept)
+        }
+    }
+
+    /// The entries of all miniatures; `nil` if the meter does not learn.
+    private var entries: UnsafeMutableRawPointer?
+    private var miniatures: [Miniature] = []
+    /// Bytes that the largest miniature stands for.
+    private var largest = 0
+    private var requests = 0.0
+    /// Requests and misses of the cache itself, while it held about as much as now.
+    private var real = (requests: 0.0, misses: 0.0)
+
+    /// Creates a meter that does not learn yet, and has no memory.
+    package init() {}
+
+    deinit { entries?.deallocate() }
+
+    /// True between `start` and `stop`.
+    package var isLearning: Bool { entries != nil }
+
+    /// Starts to learn. Samples nothing before the first `measure`.
+    package mutating func start() {
+        guard entries == nil else { return }
+        let each = MiniatureCache.byteCount, count = each * Self.sizes.count
+        let memory = UnsafeMutableRawPointer.allocate(byteCount: count, alignment: 16)
+        memory.initializeMemory(as: UInt8.self, repeating: 0, count: count)
+        miniatures = Self.sizes.indices.map { Miniature(cache: MiniatureCache(at: memory + $0 * each)) }
+        entries = memory
+    }
+
+    /// Stops and forgets what was learnt.
+    package mutating func stop() {
+        miniatures = []
+        entries?.deallocate()
+        entries = nil
+        (requests, real, threshold, weight) = (0, (0, 0), 0, 0)
+    }
+
+    /// Returns the number that decides if a hash is sampled. Spreads hashes of which other bits select shards and cells.
+    @inlinable
+    package static func position(of hash: UInt32) -> UInt32 { hash &* 0x9E37_79B1 }
+
+    /// Requests with a position up to this are sampled; zero samples hardly any.
+    package private(set) var threshold: UInt32 = 0
+
+    /// Requests that a sampled one stands for.
+    package private(set) var weight = 0.0
+
+    /// Sets the sizes that the miniatures stand for. Keeps what was learnt if they hardly change. Call between rounds.
+    ///
+    /// - Parameters:
+    ///   - bytes: the most that the cache may hold.
+    ///   - meanCost: the bytes of an entry, on average.
+    package mutating func measure(upTo bytes: Int, meanCost: Double) {
+        let cost = meanCost.isFinite ? max(1, meanCost) : 1
+        largest = min(max(1, bytes), Self.mostBytes)
+        for index in miniatures.indices {
+            let size = Self.sizes[index] * Double(largest)
+            let wanted = min(Self.mostSampled, Double(MiniatureCache.mostEntries) * cost / size)
+            let isNear =
+                wanted < miniatures[index].part * Self.tolerance && miniatures[index].part < wanted * Self.tolerance
+            let part = isNear ? miniatures[index].part : wanted
+            if !isNear {
+                let threshold = UInt32(part * Double(UInt32.max))
+                miniatures[index].part = part
+                miniatures[index].threshold = threshold
+                miniatures[index].cache.keep { Self.position(of: $0) <= threshold }
+                miniatures[index].forget(0)
+                miniatures[index].before = 0
+            }
+            miniatures[index].cache.resize(to: Int(min(size * part, 1e15)))
+        }
+        threshold = miniatures.reduce(0) { max($0, $1.threshold) }
+        weight = 1 / max(1e-9, miniatures.reduce(0) { max($0, $1.part) })
+    }
+
+    /// Counts a sampled look-up. Returns true if some size lacks the entry: then `insert` takes it in, if the cache has
+    /// the entry, or as soon as the cache does.
+    package mutating func lookUp(_ hash: UInt32) -> Bool {
+        let position = Self.position(of: hash)
+        var isLacking = false
+        // Without the checks of each access: a sampled request should take no longer than some look-ups.
+        miniatures.withUnsafeMutableBufferPointer { miniatures in
+            for index in miniatures.indices where position <= miniatures[index].threshold {
+                miniatures[index].requests += 1
+                guard !miniatures[index].cache.use(hash) else { continue }
+                miniatures[index].misses += 1
+                isLacking = true
+            }
+        }
+        return isLacking
+    }
+
+    /// Takes in a sampled entry that was inserted or replaced.
+    package mutating func insert(_ hash: UInt32, cost: Int) {
+        let position = Self.position(of: hash), cost = UInt32(clamping: cost)
+        for index in miniatures.indices where position <= miniatures[index].threshold {
+            miniatures[index].cache.insert(hash, cost: cost)
+        }
+    }
+
+    /// Removes a sampled entry that was removed because its content was no longer valid.
+    package mutating func remove(_ hash: UInt32) {
+        let position = Self.position(of: hash)
+        for index in miniatures.indices where position <= miniatures[index].threshold {
+            miniatures[index].cache.remove(hash)
+        }
+    }
+
+    /// Ends a round, and returns the curve.
+    ///
+    /// - Parameters:
+    ///   - count: requests in the round, sampled or not.
+    ///   - misses: those that found nothing, in a cache that held `held` bytes; `nil` if the cache held now more, now
+    ///     less.
+    package mutating func endRound(requests count: Int, misses: Int?, held: Int) -> MissCurve {
+        requests = requests * Self.memory + Double(max(0, count))
+        if let misses {
+            real.misses = real.misses * Self.memory + Double(max(0, misses))
+            real.requests = real.requests * Self.memory + Double(max(0, count))
+        } else {
+            real = (0, 0)
+        }
+        var points: [MissCurve.Point] = []
+        for index in miniatures.indices {
+            miniatures[index].seen += Double(max(0, count))
+            let miniature = miniatures[index]
+            // By the sampled part of keys, not of requests: a popular key in the sample, or none, then changes only the
+            // hits (as SHARDS-adj: Waldspurger et al., FAST 2015).
+            let seen = miniature.part * miniature.seen
+            let ratio = miniature.requests > 0 ? min(1, miniature.misses / seen) : 1
+            points.append(.init(bytes: Int(Self.sizes[index] * Double(largest)), misses: requests * ratio))
+            miniatures[index].forget(miniature.memory)
+            miniatures[index].before = miniatures[index].requests
+        }
+        let isReliable = miniatures.last.map {
+            $0.requests >= Self.leastRequests * Self.memory && $0.cache.count >= Self.leastEntries
+        }
+        let curve = MissCurve(requests: requests, points: points, isReliable: isReliable ?? false)
+        return real.requests > 0 ? curve.through(misses: requests * real.misses / real.requests, at: held) : curve
+    }
+}

@@ -1,0 +1,142 @@
+/// Divides memory among holders so that the time spent on loads is least. Pure: the same input gives the same shares.
+///
+/// The cost of a holder is its misses at a size times its load time. The best division is found by a dynamic programme
+/// over units of memory, because curves need not be convex: a loop saves nothing until the whole loop fits. Shares move
+/// only for a gain that is worth the reloads, and a little at a time.
+package struct Division: Sendable {
+    /// A holder of memory.
+    package struct Holder: Sendable, Hashable {
+        /// Bytes held.
+        package var held: Int
+        /// Misses by size; `nil` or unreliable if unknown. The holder then keeps its share.
+        package var curve: MissCurve?
+        /// Time of a load in nanoseconds.
+        package var loadTime: Double
+        /// Bounds of the share, in bytes.
+        package var least: Int
+        package var most: Int
+
+        package init(held: Int, curve: MissCurve?, loadTime: Double, least: Int = 0, most: Int = .max) {
+            self.held = min(max(0, held), Division.mostBytes)
+            self.curve = curve
+            self.loadTime = loadTime.isFinite ? min(max(0, loadTime), Division.longestLoad) : 0
+            self.least = min(max(0, least), Division.mostBytes)
+            self.most = max(self.least, min(most, Division.mostBytes))
+        }
+
+        /// The curve, if shares may be drawn from that.
+        var known: MissCurve? { curve.flatMap { $0.isReliable ? $0 : nil } }
+        func cost(at bytes: Int) -> Double { (known?.misses(at: bytes) ?? 0) * loadTime }
+    }
+
+    /// The shares, and what they are expected to save.
+    package struct Result: Sendable, Hashable {
+        /// Bytes of each holder.
+        package var shares: [Int]
+        /// Load time saved by these shares, as part of the load time that memory can save at all; `0...1`.
+        package var gain: Double
+        /// True if some share differs from the one before.
+        package var hasMoved: Bool
+    }
+
+    /// Units that the memory is divided into.
+    package static let units = 64
+    /// Least gain that is worth a move, as part of the cost that memory can avoid.
+    package static let leastGain = 0.01
+    /// Largest part of the memory that moves at once.
+    package static let step = 0.1
+    static let mostBytes = 1 << 50
+    /// Two hours in nanoseconds.
+    static let longestLoad = 7.2e12
+
+    /// Returns the next shares of `budget` bytes.
+    ///
+    /// - Parameters:
+    ///   - holders: the holders.
+    ///   - shares: the shares so far; the held bytes at the beginning.
+    ///   - budget: the sum of the shares.
+    /// - Complexity: O(number of holders); some 4,000 steps for each holder with a curve.
+    package static func next(_ holders: [Holder], from shares: [Int], budget: Int) -> Result {
+        let budget = min(max(0, budget), mostBytes)
+        let current = fit(shares, to: budget, holders)
+        let movable = holders.indices.filter { holders[$0].known != nil }
+        let free = movable.reduce(0) { $0 + current[$1] }
+        guard movable.count > 1, free >= units else { return Result(shares: current, gain: 0, hasMoved: false) }
+        let best = best(movable.map { holders[$0] }, budget: free)
+        func cost(_ shares: [Int]) -> Double { movable.reduce(0) { $0 + holders[$1].cost(at: shares[$1]) } }
+        var target = current
+        for (place, index) in movable.enumerated() { target[index] = best[place] }
+        let avoidable = movable.reduce(0) { $0 + holders[$1].cost(at: 0) - holders[$1].cost(at: free) }
+        let gain = avoidable > 0 ? (cost(current) - cost(target)) / avoidable : 0
+        guard gain >= leastGain else { return Result(shares: current, gain: max(0, gain), hasMoved: false) }
+        let moved = movable.reduce(0) { $0 + max(0, target[$1] - current[$1]) }
+        let part = min(1, step * Double(budget) / Double(max(1, moved)))
+        let next = holders.indices.map { current[$0] + Int((Double(target[$0] - current[$0]) * part).rounded(.down)) }
+        return Result(shares: next, gain: min(1, gain), hasMoved: next != current)
+    }
+
+    /// Scales shares to `budget`, within the bounds of the holders.
+    private static func fit(_ shares: [Int], to budget: Int, _ holders: [Holder]) -> [Int] {
+        var result = holders.map { _ in 0 }, open = Array(holders.indices), left = budget
+        // Each pass settles the holders that are at a bound, or is the last.
+        while !open.isEmpty {
+            let weights = open.map { index in Double(index < shares.count ? min(max(1, shares[index]), mostBytes) : 1) }
+            let sum = weights.reduce(0, +)
+            for (index, weight) in zip(open, weights) { result[index] = Int(Double(left) * weight / sum) }
+            let bound = open.filter { result[$0] < holders[$0].least || result[$0] > holders[$0].most }
+            guard !bound.isEmpty else { break }
+            for index in bound {
+                result[index] = min(max(result[index], holders[index].least), holders[index].most)
+                left = max(0, left - result[index])
+            }
+            open.removeAll { bound.contains($0) }
+        }
+        return result
+    }
+
+    /// Returns the shares with the least cost, in whole units; each holder gets at least one.
+    private static func best(_ holders: [Holder], budget: Int) -> [Int] {
+        let unit = max(1, budget / units)
+        func range(_ holder: Holder) -> ClosedRange<Int> {
+            let least = min(units, max(1, (holder.least + unit - 1) / unit))
+            return least...max(least, min(units, holder.most / unit))
+        }
+        // Least cost of the holders so far by units used, and the units that the last one has then.
+        var costs = [Double](repeating: .infinity, count: units + 1), chosen: [[Int]] = []
+        costs[0] = 0
+        for holder in holders {
+            let range = range(holder), own = (0...units).map { holder.cost(at: $0 * unit) }
+            var next = [Double](repeating: .infinity, count: units + 1)
+            var choice = [Int](repeating: range.lowerBound, count: units + 1)
+            for used in 0...units where costs[used] < .infinity {
+                for count in range where used + count <= units {
+                    let cost = costs[used] + own[count]
+                    if cost < next[used + count] { (next[used + count], choice[used + count]) = (cost, count) }
+                }
+            }
+            costs = next
+            chosen.append(choice)
+        }
+        // Memory that saves nothing more is left where it is cheapest to have: in the fewest units of least cost.
+        guard var used = costs.indices.filter({ costs[$0] < .infinity }).min(by: { costs[$0] < costs[$1] }) else {
+            return holders.map { _ in budget / max(1, holders.count) }
+        }
+        var shares = [Int](repeating: 0, count: holders.count)
+        for place in holders.indices.reversed() {
+            shares[place] = chosen[place][used] * unit
+            used -= chosen[place][used]
+        }
+        return spread(budget - shares.reduce(0, +), over: shares, holders)
+    }
+
+    /// Adds what is left over to the shares in proportion.
+    private static func spread(_ bytes: Int, over shares: [Int], _ holders: [Holder]) -> [Int] {
+        guard bytes > 0 else { return shares }
+        let sum = Double(max(1, shares.reduce(0, +)))
+        return shares.indices.map { index in
+            min(
+                max(shares[index], holders[index].most),
+                shares[index] + Int(Double(bytes) * Double(shares[index]) / sum))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// The division of memory in a manager.
+@Suite struct DividerTests {
+    private let policy = PressurePolicy(division: .byWorth)
+
+    /// Requests more of a few popular keys than of others.
+    private func request(_ cache: PurgeableCache<Int, Int>, _ count: Int, keys: Int, _ random: inout SeededGenerator) {
+        for _ in 0..<count {
+            let key = Int.random(in: 0..<keys, using: &random) * Int.random(in: 0..<keys, using: &random) / keys
+            if cache.value(forKey: key) == nil { cache.insert(1000, forKey: key) }
+        }
+    }
+
+    private func shares(_ manager: ResourceManager) -> [String: Int] {
+        Dictionary(uniqueKeysWithValues: manager.parts.purgeables.snapshot.map { ($0.name, $0.currentShare) })
+    }
+
+    @Test func `one cache without a limit learns nothing`() async throws {
+        try await RunningManager.run(policy: policy) { running in
+            let cache = PurgeableCache<Int, Int>("one") { _, value in value }
+            let limited = PurgeableCache<Int, Int>("limited", limit: .mebibytes(1)) { _, value in value }
+            let registrations = [running.manager.register(cache), running.manager.register(limited)]
+            await running.available(.mebibytes(500), after: .seconds(11))
+            await running.available(.mebibytes(500), after: .seconds(11))
+            #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) == 0)
+            #expect(limited.counters.sampled.pointee.load(ordering: .relaxed) == 0)
+            withExtendedLifetime(registrations) {}
+        }
+    }
+
+    @Test func `caches whose loads differ get shares, and give them up when they leave`() async throws {
+        try await RunningManager.run(policy: policy) { running in
+            let cheap = PurgeableCache<Int, Int>("cheap", rebuildCost: .trivial) { _, value in value }
+            let dear = PurgeableCache<Int, Int>("dear", rebuildCost: .expensive) { _, value in value }
+            let first = running.manager.register(cheap), second = running.manager.register(dear)
+            var random = SeededGenerator(seed: usualSeed(3))
+            await running.available(.mebibytes(500), after: .seconds(11))
+            await running.until { dear.counters.sampled.pointee.load(ordering: .relaxed) > 0 }
+            // Rounds run on a thread of their own, so some of these turns may share one.
+            for _ in 0..<40 {
+                request(cheap, 30_000, keys: 50_000, &random)
+                request(dear, 30_000, keys: 50_000, &random)
+                await running.available(.mebibytes(500), after: .seconds(11))
+                let now = shares(running.manager)
+                if now["dear", default: 0] > now["cheap", default: 0], now["cheap", default: 0] > 0 { break }
+            }
+            let last = shares(running.manager)
+            #expect(last["dear", default: 0] > last["cheap", default: 0] && last["cheap", default: 0] > 0, "\(last)")
+            second.cancel()
+            #expect(dear.counters.share.pointee.load(ordering: .relaxed) == 0)
+            #expect(dear.counters.sampled.pointee.load(ordering: .relaxed) == 0)
+            first.cancel()
+        }
+    }
+}

@@ -1,0 +1,147 @@
+import Foundation
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+@Suite struct MissCurveTests {
+    static let curve = MissCurve(requests: 100, points: [.init(bytes: 40, misses: 20), .init(bytes: 10, misses: 60)])
+
+    @Test(arguments: [(-5, 100.0), (0, 100), (5, 80), (10, 60), (25, 40), (40, 20), (41, 20), (Int.max, 20)] as [(Int, Double)])
+    func `misses lie on lines between the points`(bytes: Int, misses: Double) {
+        #expect(Self.curve.misses(at: bytes) == misses)
+    }
+
+    @Test func `misses that rise with the size are noise`() {
+        let curve = MissCurve(
+            requests: 100, points: [.init(bytes: 10, misses: 150), .init(bytes: 20, misses: 30), .init(bytes: 30, misses: 50)])
+        #expect(curve.points.map(\.misses) == [100, 30, 30])
+    }
+
+    @Test func `numbers that are none count as zero`() {
+        let curve = MissCurve(
+            requests: .nan, points: [.init(bytes: 10, misses: .infinity), .init(bytes: -3, misses: 1), .init(bytes: 0, misses: 1)])
+        #expect(curve.requests == 0 && curve.points == [.init(bytes: 10, misses: 0)] && curve.misses(at: 5) == 0)
+    }
+
+    @Test func `a curve is scaled to go through what the cache itself has missed`() {
+        #expect(Self.curve.through(misses: 30, at: 25).points.map(\.misses) == [45, 15])
+        #expect(Self.curve.through(misses: 100, at: 25).points.map(\.misses) == [100, 40], "by a factor of two at most")
+        #expect(Self.curve.through(misses: 0, at: 25) == Self.curve)
+    }
+
+    @Test func `a curve without points has a miss for each request`() {
+        #expect(MissCurve(requests: 7, points: []).misses(at: 1 << 40) == 7)
+    }
+}
+
+@Suite struct CurveMeterTests {
+    /// Requests `requests` of a cache of each size, and returns the share of misses.
+    private func misses(_ requests: [UInt32], bytes: Int, cost: (UInt32) -> Int) -> Double {
+        let cache = PurgeableCache<UInt64, UInt64>(
+            "curve", limit: ByteCount(bytes), lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, time: .running, hashSeed: 1
+        ) { _, value in Int(value) }
+        var misses = 0
+        for request in requests where cache.value(forKey: UInt64(request)) == nil {
+            misses += 1
+            cache.insert(UInt64(cost(request)), forKey: UInt64(request))
+        }
+        return Double(misses) / Double(requests.count)
+    }
+
+    /// Feeds the requests to a meter, and returns the curve.
+    private func curve(_ requests: [UInt32], upTo bytes: Int, meanCost: Double, cost: (UInt32) -> Int) -> MissCurve {
+        var meter = CurveMeter()
+        meter.start()
+        meter.measure(upTo: bytes, meanCost: meanCost)
+        let hash = CacheHash(seed: 9)
+        for request in requests {
+            let hash = hash.of(UInt64(request))
+            guard CurveMeter.position(of: hash) <= meter.threshold else { continue }
+            if meter.lookUp(hash) { meter.insert(hash, cost: cost(request)) }
+        }
+        let real = misses(requests, bytes: bytes, cost: cost) * Double(requests.count)
+        return meter.endRound(requests: requests.count, misses: Int(real), held: bytes)
+    }
+
+    @Test(arguments: [0.6, 0.9, 1.1], seeds(0..<2))
+    func `a skewed stream's curve is near the misses of caches of those sizes`(skew: Double, seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let weights = (1...40_000).map { 1 / pow(Double($0), skew) }
+        var sums: [Double] = [], sum = 0.0
+        for weight in weights {
+            sum += weight
+            sums.append(sum)
+        }
+        let requests = (0..<400_000).map { _ in
+            let draw = Double.random(in: 0..<sum, using: &random)
+            var low = 0, high = sums.count - 1
+            while low < high {
+                let middle = (low + high) / 2
+                if sums[middle] <= draw { low = middle + 1 } else { high = middle }
+            }
+            return UInt32(low)
+        }
+        let bytes = 20_000 * 100, curve = curve(requests, upTo: bytes, meanCost: 100) { _ in 100 }
+        #expect(curve.isReliable && curve.points.count == CurveMeter.sizes.count)
+        var errors: [Double] = []
+        for point in curve.points {
+            let real = misses(requests, bytes: point.bytes) { _ in 100 }
+            errors.append(abs(point.misses / curve.requests - real) * 100)
+        }
+        let mean = errors.reduce(0, +) / Double(errors.count)
+        #expect(mean < 6 && (errors.max() ?? 0) < 20, "points: \(errors)")
+    }
+
+    @Test func `a loop saves nothing until it fits`() {
+        let requests = (0..<20).flatMap { _ in 0..<UInt32(10_000) }
+        let curve = curve(requests, upTo: 20_000 * 100, meanCost: 100) { _ in 100 }
+        // A quarter of the memory holds half the loop, all of it twice the loop.
+        #expect(curve.misses(at: 5000 * 100) > 0.85 * curve.requests)
+        #expect(curve.misses(at: 20_000 * 100) < 0.15 * curve.requests)
+    }
+
+    @Test func `few keys or requests are no ground for a conclusion`() {
+        let few = curve((0..<100_000).map { UInt32($0 % 50) }, upTo: 100_000, meanCost: 100) { _ in 100 }
+        #expect(!few.isReliable)
+        let young = curve((0..<500).map { UInt32($0) }, upTo: 100_000, meanCost: 100) { _ in 100 }
+        #expect(!young.isReliable)
+        var meter = CurveMeter()
+        let stopped = meter.endRound(requests: 5, misses: nil, held: 0)
+        #expect(!stopped.isReliable && stopped.points.isEmpty)
+    }
+
+    @Test func `other sizes keep what was learnt if they hardly differ`() {
+        var meter = CurveMeter()
+        meter.start()
+        meter.measure(upTo: 1 << 20, meanCost: 100)
+        let threshold = meter.threshold
+        for hash in 1...UInt32(100_000) {
+            let hash = hash &* 0x9E37_79B9
+            if CurveMeter.position(of: hash) <= threshold { _ = meter.lookUp(hash) }
+        }
+        meter.measure(upTo: 5 << 18, meanCost: 100)
+        let kept = meter.endRound(requests: 100_000, misses: nil, held: 0)
+        #expect(kept.points.last?.misses ?? 0 > 90_000 && kept.points.last?.bytes == 5 << 18)
+        meter.measure(upTo: 1 << 30, meanCost: 100)
+        // As long as a size has seen nothing, each request counts as a miss.
+        #expect(meter.endRound(requests: 1000, misses: nil, held: 0).points.last.map { $0.misses > 0 } == true)
+    }
+
+    @Test func `worst costs and sizes trap nowhere`() {
+        var meter = CurveMeter()
+        meter.start()
+        for (bytes, cost) in [(0, Double.nan), (.max, 1e300), (-5, -1), (1, .infinity), (.max, 0)] {
+            meter.measure(upTo: bytes, meanCost: cost)
+            for hash in [UInt32.min, 1, .max] {
+                _ = meter.lookUp(hash)
+                meter.insert(hash, cost: .max)
+                _ = meter.lookUp(hash)
+                meter.insert(hash, cost: .min)
+                meter.remove(hash)
+            }
+            #expect(meter.endRound(requests: .max, misses: .max, held: .max).requests.isFinite)
+        }
+    }
+}

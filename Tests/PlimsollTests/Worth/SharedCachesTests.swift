@@ -1,0 +1,185 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Two caches under one meter, and shares as a manager sets them.
+@Suite struct SharedCachesTests {
+    private let meter = ChargeMeter {}
+    private let first = PurgeableCache<Int, Int>("first") { _, value in value }
+    private let second = PurgeableCache<Int, Int>("second") { _, value in value }
+
+    init() {
+        _ = (first.attach(meter), second.attach(meter))
+        meter.allow(1000, since: .zero)
+    }
+
+    private func share(_ one: Int, _ other: Int) {
+        first.setShare(one)
+        second.setShare(other)
+        let excess = [first.byteCount - one, second.byteCount - other]
+        meter.share(
+            from: [first, second].enumerated().filter { excess[$0.offset] > 0 }.map(\.element),
+            lacking: excess.reduce(0) { $0 + max(0, -$1) })
+    }
+
+    @Test func `without shares each cache evicts for its own newcomers`() {
+        for key in 0..<90 { first.insert(10, forKey: key) }
+        for key in 0..<50 { second.insert(10, forKey: key) }
+        #expect(first.byteCount == 900 && second.byteCount == 100)
+    }
+
+    @Test func `a cache above its share makes room for one below, down to the share`() {
+        for key in 0..<90 { first.insert(10, forKey: key) }
+        share(600, 400)
+        for key in 0..<200 { second.insert(10, forKey: key) }
+        #expect(first.byteCount == 600 && second.byteCount == 400)
+        #expect(second.statistics.rejected == 0 && first.statistics.evictions == 30)
+    }
+
+    @Test func `a cache at its share leaves room to the others`() {
+        for key in 0..<40 { first.insert(10, forKey: key) }
+        share(300, 700)
+        for key in 100..<200 { first.insert(10, forKey: key) }
+        #expect(first.byteCount <= 400, "not a byte of the room that the other lacks")
+        for key in 0..<200 { second.insert(10, forKey: key) }
+        #expect(second.byteCount == 700 && first.byteCount == 300)
+    }
+
+    @Test func `room that nobody lacks is free for all`() {
+        for key in 0..<100 { second.insert(1, forKey: key) }
+        share(300, 100)
+        for key in 0..<90 { first.insert(10, forKey: key) }
+        #expect(first.byteCount == 600, "the 300 of its share that it lacked itself are not reserved for others")
+    }
+
+    @Test func `an insert larger than what others can give evicts the cache's own`() {
+        for key in 0..<95 { first.insert(10, forKey: key) }
+        second.insert(50, forKey: 0)
+        share(900, 100)
+        #expect(second.insert(150, forKey: 1) == false, "950 of 1000 are the first's, of which 50 are above its share")
+        #expect(second.insert(90, forKey: 2))
+        #expect(first.byteCount + second.byteCount <= 1000)
+    }
+
+    @Test func `a large newcomer of a cache above its share evicts the cache's own`() {
+        let wide = PurgeableCache<Int, Int>("wide", shardCount: 8) { _, value in value }
+        _ = wide.attach(meter)
+        for key in 0..<90 { wide.insert(10, forKey: key) }
+        wide.setShare(300)
+        meter.share(from: [wide], lacking: 700)
+        // Each ends, though there are 100 bytes of room that it may not have.
+        for key in 100..<120 { wide.insert(150, forKey: key) }
+        #expect(wide.byteCount <= 900 && wide.contains(119))
+    }
+
+    @Test func `listeners of the cache that gives are called, and may use the one that takes`() {
+        let left = Counter()
+        first.onRemoval { [second] key, _, reason in
+            #expect(reason == .evicted && second.count > 0)
+            second.insert(1, forKey: 1000 + key)
+            left.add(1)
+        }
+        second.insert(10, forKey: -1)
+        for key in 0..<99 { first.insert(10, forKey: key) }
+        share(500, 500)
+        for key in 0..<40 { second.insert(10, forKey: key) }
+        #expect(left.value > 0 && first.byteCount + second.byteCount <= 1000)
+    }
+
+    @Test func `the end of sharing forgets the shares`() {
+        for key in 0..<90 { first.insert(10, forKey: key) }
+        share(100, 900)
+        first.setShare(nil)
+        second.setShare(nil)
+        meter.share(from: [], lacking: 0)
+        for key in 0..<50 { second.insert(10, forKey: key) }
+        #expect(first.byteCount == 900 && second.byteCount == 100)
+    }
+}
+
+/// What a cache samples of its requests.
+@Suite struct CacheLearningTests {
+    private func cache() -> PurgeableCache<Int, Int> {
+        PurgeableCache("learning", limit: .mebibytes(1)) { _, value in value }
+    }
+
+    @Test func `a cache that does not learn samples nothing`() {
+        let cache = cache()
+        #expect(cache.endRound(upTo: 1000) == nil)
+        for key in 0..<10_000 { _ = cache.value(forKey: key) }
+        #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) == 0)
+    }
+
+    @Test func `hits, misses, inserts and removals of sampled keys are learnt`() {
+        let cache = cache(), rounds = Counter()
+        cache.learn { rounds.add(1) }
+        // The first round finds no entry, and the second the cost of entries.
+        _ = cache.endRound(upTo: 250_000)
+        cache.insert(10, forKey: -1)
+        _ = cache.endRound(upTo: 250_000)
+        for _ in 0..<5 {
+            for key in 0..<20_000 where cache.value(forKey: key) == nil { cache.insert(10, forKey: key) }
+        }
+        let learnt = cache.endRound(upTo: 250_000)?.curve
+        #expect(learnt?.requests == 100_000 && learnt?.isReliable == true)
+        // All keys fit into the whole: each missed once. Not an eighth of them fit into an eighth of the memory.
+        #expect(learnt.map { abs($0.misses(at: 250_000) / 20_000 - 1) < 0.3 } == true, "\(learnt as Any)")
+        #expect(learnt.map { $0.misses(at: 31_250) > 60_000 } == true, "\(learnt as Any)")
+        #expect(rounds.value >= 5, "a ring each 10,000 requests, about")
+        for key in 0..<20_000 { cache.removeValue(forKey: key) }
+        for key in 0..<20_000 { _ = cache.value(forKey: key) }
+        let later = cache.endRound(upTo: 250_000)?.curve
+        // Of 20,000 look-ups each missed, beside as many misses of the 100,000 before.
+        #expect(later.map { $0.misses(at: 250_000) > 30_000 } == true, "\(learnt as Any), then \(later as Any)")
+    }
+
+    @Test func `borrowed values and objects are sampled as well`() {
+        let cache = PurgeableCache<Int, String>("learning") { _, _ in 100 }
+        cache.learn {}
+        cache.insert("", forKey: -1)
+        _ = cache.endRound(upTo: 10_000_000)
+        for key in 0..<50_000 {
+            cache.insert("value \(key)", forKey: key)
+            _ = cache.withValue(forKey: key) { $0.count }
+            _ = cache.value(forKey: key)
+        }
+        let learnt = cache.endRound(upTo: 10_000_000)?.curve
+        #expect(learnt?.requests == 100_000 && learnt.map { $0.misses(at: 10_000_000) < 5000 } == true, "\(learnt as Any)")
+    }
+
+    @Test func `a cache that stops forgets`() {
+        let cache = cache()
+        cache.learn {}
+        _ = cache.endRound(upTo: 1000)
+        #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) > 0)
+        cache.learn(onRound: nil)
+        #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) == 0 && cache.endRound(upTo: 1000) == nil)
+    }
+
+    @Test func `the load time is the mean of the loads`() throws {
+        let cache = cache()
+        cache.learn {}
+        #expect(cache.endRound(upTo: 1000).map { $0.loadTime == nil } == true)
+        for key in 0..<10 { _ = try cache.valueBlocking(forKey: key) { 1 } }
+        #expect(cache.endRound(upTo: 1000)?.loadTime.map { $0 >= 0 && $0 < 1e9 } == true)
+    }
+
+    @Test func `a load time that jumps by a thousand is noticed within some rounds`() throws {
+        let learning = CurveLearning()
+        _ = learning.set {}
+        var statistics = CacheStatistics()
+        func round(_ milliseconds: Int) -> Double? {
+            statistics.loads += 100
+            statistics.loadTime += .milliseconds(milliseconds * 100)
+            return learning.endRound(statistics, upTo: 1000, meanCost: 10)?.learnt.loadTime
+        }
+        for _ in 0..<50 { #expect(round(1).map { abs($0 - 1e6) < 1 } == true) }
+        for _ in 0..<20 { _ = round(1000) }
+        #expect(round(1000).map { $0 > 5e8 } == true)
+        for _ in 0..<100 { _ = round(1) }
+        #expect(round(1).map { $0 < 1e7 } == true)
+    }
+}
