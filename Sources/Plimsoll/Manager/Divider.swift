@@ -60,7 +60,11 @@ package final class Divider: Sendable {
     @discardableResult
     package func round(call: (PurgeableRegistry.Entry, () -> Void) -> Bool) -> Bool {
         bell.silence()
-        let entries = registry.snapshot.filter { $0.isShared }
+        let all = registry.snapshot, entries = all.filter { $0.isShared }
+        // A limit that was set by hand meanwhile ends a cache's part.
+        for entry in all where entry.shared != nil && !entry.isShared {
+            guard call(entry, { entry.stopSharing() }) else { return false }
+        }
         // With one cache there is nothing to divide, and nothing is sampled.
         guard entries.count > 1 else {
             meter.share(from: [], lacking: 0)

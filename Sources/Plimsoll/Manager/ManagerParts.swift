@@ -96,7 +96,7 @@ package final class ManagerParts: Sendable {
             source.wake()
             return Registration(entry.gate) {
                 purgeables.remove(entry)
-                guard entry.currentShare > 0 else { return }
+                guard entry.shared != nil else { return }
                 entry.stopSharing()
                 // The next round decides anew, without this cache.
                 meter.share(from: [], lacking: 0)

@@ -1,4 +1,4 @@
-/// An S3-FIFO cache of at most 128 sampled requests' entries, which stands for a larger cache: miniature simulation
+/// An S3-FIFO cache of at most 128 sampled entries, which stands for a larger cache: miniature simulation
 /// (Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using miniature simulations", USENIX
 /// ATC 2017). Holds hashes and costs alone; the policy is that of `CacheTable`.
 ///

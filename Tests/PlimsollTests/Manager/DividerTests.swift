@@ -58,4 +58,26 @@ import Testing
             first.cancel()
         }
     }
+
+    @Test func `a limit set by hand, or the end of the registration, ends a cache's part`() async throws {
+        try await RunningManager.run(policy: policy) { running in
+            let caches = ["one", "two", "three"].map { name in PurgeableCache<Int, Int>(name) { _, value in value } }
+            let registrations = caches.map { running.manager.register($0) }
+            func sampled(_ cache: PurgeableCache<Int, Int>) -> Bool {
+                cache.counters.sampled.pointee.load(ordering: .relaxed) > 0
+            }
+            await running.available(.mebibytes(500), after: .seconds(11))
+            await running.until { caches.allSatisfy(sampled) }
+            caches[0].limit = .mebibytes(1)
+            await running.available(.mebibytes(500), after: .seconds(11))
+            await running.until { !sampled(caches[0]) }
+            #expect(sampled(caches[1]) && sampled(caches[2]))
+            registrations[1].cancel()
+            #expect(!sampled(caches[1]))
+            // The last one has no one to share with.
+            await running.available(.mebibytes(500), after: .seconds(11))
+            await running.until { !sampled(caches[2]) }
+            withExtendedLifetime(registrations) {}
+        }
+    }
 }

@@ -150,6 +150,22 @@ import Testing
         #expect(learnt?.requests == 100_000 && learnt.map { $0.misses(at: 10_000_000) < 5000 } == true, "\(learnt as Any)")
     }
 
+    @Test func `requests before learning began are no part of the first round`() {
+        let cache = cache()
+        for key in 0..<10_000 { _ = cache.value(forKey: key) }
+        cache.learn {}
+        #expect(cache.endRound(upTo: 1000)?.curve.requests == 0)
+        for key in 0..<100 { _ = cache.value(forKey: key) }
+        #expect(cache.endRound(upTo: 1000)?.curve.requests == 100)
+    }
+
+    @Test func `a request for what was requested just before is noted once, unless removed in between`() {
+        let learning = CurveLearning()
+        #expect(learning.isOther(7) && !learning.isOther(7) && learning.isOther(8) && learning.isOther(7))
+        learning.remove(7)
+        #expect(learning.isOther(7))
+    }
+
     @Test func `a cache that stops forgets`() {
         let cache = cache()
         cache.learn {}
@@ -176,6 +192,7 @@ import Testing
             statistics.loadTime += .milliseconds(milliseconds * 100)
             return learning.endRound(statistics, upTo: 1000, meanCost: 10)?.learnt.loadTime
         }
+        _ = round(1)
         for _ in 0..<50 { #expect(round(1).map { abs($0 - 1e6) < 1 } == true) }
         for _ in 0..<20 { _ = round(1000) }
         #expect(round(1000).map { $0 > 5e8 } == true)

@@ -52,6 +52,7 @@ extension PurgeableCache: SharedPurgeable {
     /// Counts a look-up. Returns true if the sample lacks the entry.
     @usableFromInline
     func noteLookUp(_ hash: UInt32) -> Bool {
+        guard learning.isOther(hash) else { return false }
         var isLacking = false
         learning.note(isLookUp: true) { isLacking = $0.lookUp(hash) }
         return isLacking
@@ -66,8 +67,8 @@ final class CurveLearning: Sendable {
     private struct State: ~Copyable {
         var meter = CurveMeter()
         var onRound: (@Sendable () -> Void)?
-        /// The cache's statistics at the end of the last round.
-        var before = CacheStatistics()
+        /// The cache's statistics at the end of the last round; `nil` before the first.
+        var before: CacheStatistics?
         /// Loads and their time in nanoseconds; those of a round weigh less in the next.
         var loads = 0.0
         var loadTime = 0.0
@@ -76,12 +77,33 @@ final class CurveLearning: Sendable {
     }
 
     private let state = Mutex(State())
+    /// Hash of the last sampled look-up. Relaxed: a hash that another thread overwrites is noted once more.
+    private let last = Atomic<UInt32>(0)
+
+    /// Returns true if the last sampled look-up was for another hash. A cache of any size finds again what was requested
+    /// just before, so a popular key in the sample need not cost each of its requests the same.
+    func isOther(_ hash: UInt32) -> Bool {
+        guard last.load(ordering: .relaxed) != hash else { return false }
+        last.store(hash, ordering: .relaxed)
+        return true
+    }
+
+    /// Removes an entry from the sample.
+    func remove(_ hash: UInt32) {
+        last.store(0, ordering: .relaxed)
+        note { $0.remove(hash) }
+    }
 
     /// Starts or stops learning. Returns the threshold of positions to sample.
     func set(_ onRound: (@Sendable () -> Void)?) -> UInt32 {
         state.withLock { state in
             state.onRound = onRound
-            if onRound == nil { state.meter.stop() } else { state.meter.start() }
+            if onRound == nil {
+                state.meter.stop()
+                (state.before, state.loads, state.loadTime, state.estimate) = (nil, 0, 0, 0)
+            } else {
+                state.meter.start()
+            }
             return state.meter.threshold
         }
     }
@@ -108,7 +130,8 @@ final class CurveLearning: Sendable {
     ) -> (learnt: Learnt, threshold: UInt32)? {
         state.withLock { state in
             guard state.meter.isLearning else { return nil }
-            let before = exchange(&state.before, now)
+            // What the cache did before learning began is no part of the first round.
+            let before = exchange(&state.before, now) ?? now
             let misses = now.misses &- before.misses, lookUps = now.hits &- before.hits &+ misses
             // While the cache grows or shrinks, its misses belong to no one size.
             let isSteady = abs(now.byteCount &- before.byteCount) < now.byteCount / 10

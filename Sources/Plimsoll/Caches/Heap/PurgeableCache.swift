@@ -205,7 +205,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     public func removeValue(forKey key: Key) -> Value? {
         if loads.isBusy { loads.revoke(key) }
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
-        if isSampled(hash) { learning.note { $0.remove(hash) } }
+        if isSampled(hash) { learning.remove(hash) }
         let entry: Entry? = withShardToWrite(of: hash) { shard, table -> Entry? in
             guard let slot = find(key, hash, in: shard) else { return nil }
             return takeOut(slot, shard, &table, table.isFresh(slot, at: now, idleTime: nil) ? .removed : .expired)
