@@ -21,7 +21,11 @@ package final class Divider: Sendable {
         var shares: [ObjectIdentifier: Int] = [:]
         var roundAt = Duration.zero
         var isDue = false
+        var rounds = 0
     }
+
+    /// Number of rounds that have ended. For tests.
+    var rounds: Int { state.withLock { $0.rounds } }
 
     /// Longest and shortest time between rounds.
     static let longestRound = Duration.seconds(10)
@@ -53,6 +57,7 @@ package final class Divider: Sendable {
     /// Runs a requested round. Returns false if the thread was replaced meanwhile.
     func run(_ turn: Worker.Turn) -> Bool {
         guard state.withLock({ exchange(&$0.isDue, false) }) else { return true }
+        defer { state.withLock { $0.rounds += 1 } }
         return round { entry, body in turn.call(entry.name, at: time.elapsed(), body) }
     }
 

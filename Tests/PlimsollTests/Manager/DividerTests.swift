@@ -42,11 +42,12 @@ import Testing
             var random = SeededGenerator(seed: usualSeed(3))
             await running.available(.mebibytes(500), after: .seconds(11))
             await running.until { dear.counters.sampled.pointee.load(ordering: .relaxed) > 0 }
-            // Rounds run on a thread of their own, so some of these turns may share one.
-            for _ in 0..<40 {
+            for _ in 0..<20 {
                 request(cheap, 30_000, keys: 50_000, &random)
                 request(dear, 30_000, keys: 50_000, &random)
+                let rounds = running.manager.parts.divider.rounds
                 await running.available(.mebibytes(500), after: .seconds(11))
+                await running.until { running.manager.parts.divider.rounds > rounds }
                 let now = shares(running.manager)
                 if now["dear", default: 0] > now["cheap", default: 0], now["cheap", default: 0] > 0 { break }
             }
