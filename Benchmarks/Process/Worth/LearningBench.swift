@@ -77,8 +77,9 @@ enum LearningBench {
             cache.insert(UInt64(request.cost), forKey: UInt64(request.key))
         }
         guard let curve = cache.endRound(upTo: budget)?.curve, curve.requests > 0 else { return 100 }
+        let stream = requests.streams(mix)[0]
         let errors = curve.points.map { point in
-            let real = split.misses(trace, bytes: point.bytes, count: requests.requests.count)
+            let real = split.misses(stream, bytes: point.bytes)
             return abs(point.misses / curve.requests - Double(real) / Double(requests.requests.count)) * 100
         }
         return errors.reduce(0, +) / Double(max(1, errors.count))

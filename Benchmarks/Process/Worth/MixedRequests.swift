@@ -13,6 +13,15 @@ struct MixedRequests {
         var trace: UInt8
         var key: UInt32
         var cost: UInt32
+
+        /// Number of the key among those of all traces.
+        var id: UInt64 { UInt64(trace) << 32 | UInt64(key) }
+    }
+
+    /// The requests of one cache. Streams with one name are the same.
+    struct Stream {
+        var name: String
+        var requests: [Request]
     }
 
     private(set) var requests: [Request] = []
@@ -24,8 +33,9 @@ struct MixedRequests {
     init(_ mix: Mix, _ traces: [TraceFile]) {
         self.traces = traces
         let lengths = traces.map { min($0.requests.count, Self.longest) }
-        // Requests of each cache in a unit of the run.
-        let rates = mix.caches.indices.map { mix.caches[$0].rate ?? Double(lengths[$0]) }
+        // Requests of each cache in a unit of the run. Where one has a rate, the others have 1.
+        let isRated = mix.caches.contains { $0.rate != nil }
+        let rates = mix.caches.indices.map { mix.caches[$0].rate ?? (isRated ? 1 : Double(lengths[$0])) }
         let end = zip(lengths, rates).map { Double($0) / $1 }.min() ?? 0, total = rates.reduce(0, +) * end
         requests.reserveCapacity(Int(total))
         var owner = Array(mix.caches.indices), position = mix.caches.map { _ in 0 },
@@ -51,6 +61,15 @@ struct MixedRequests {
         }
         footprint = traces.reduce(0) { sum, trace in
             sum + (trace.sizes.isEmpty ? trace.keyCount * Int(Self.usualCost) : trace.sizes.reduce(0) { $0 + Int($1) })
+        }
+    }
+
+    /// Returns the stream of each cache. A cache whose trace never changes has the stream of that trace.
+    func streams(_ mix: Mix) -> [Stream] {
+        mix.caches.indices.map { cache in
+            let own = requests.filter { Int($0.cache) == cache }
+            let name = mix.shifts.isEmpty ? traces[cache].name : "\(mix.caches[cache].name) of \(mix.name)"
+            return Stream(name: "\(name), \(own.count)", requests: own)
         }
     }
 

@@ -71,7 +71,7 @@ final class SharedCaches {
 
     /// Requests a key, and inserts what is missing.
     func request(_ request: MixedRequests.Request) {
-        let member = members[Int(request.cache)], key = UInt64(request.trace) << 32 | UInt64(request.key)
+        let member = members[Int(request.cache)], key = request.id
         if member.cache.value(forKey: key) != nil { return }
         misses[Int(request.cache)] += 1
         // As a manager does near the line: each gives back in proportion to what it holds, then all may grow again.

@@ -81,10 +81,9 @@ struct WorthBenchCommand: ParsableCommand {
             // The hits of the others, of those that they have with the best division.
             let best = split.best(mix, requests, budget: requests.bytes(of: mix.budget))
             var hits = 0, bestHits = 0
-            for index in mix.caches.indices.dropFirst() {
-                let count = requests.requests.count { Int($0.cache) == index }
-                hits += count - result.misses[index]
-                bestHits += count - split.misses(traces[index], bytes: best.shares[index], count: count)
+            for (index, stream) in requests.streams(mix).enumerated().dropFirst() {
+                hits += stream.requests.count - result.misses[index]
+                bestHits += stream.requests.count - split.misses(stream, bytes: best.shares[index])
             }
             Bench.figure("worth.robust.scan-neighbours", 100 * Double(hits) / Double(max(1, bestHits)), "percent")
         }

@@ -100,7 +100,7 @@ import Testing
     }
 }
 
-/// What a cache samples of its requests.
+/// The sample of a cache's requests.
 @Suite struct CacheLearningTests {
     private func cache() -> PurgeableCache<Int, Int> {
         PurgeableCache("learning", limit: .mebibytes(1)) { _, value in value }

@@ -62,7 +62,7 @@ extension PurgeableCache: SharedPurgeable {
     func noteInsert(_ hash: UInt32, cost: Int) { learning.note { $0.insert(hash, cost: cost) } }
 }
 
-/// What a cache learns of its miss curve.
+/// The miss curve that a cache learns, and the counts of the round.
 final class CurveLearning: Sendable {
     private struct State: ~Copyable {
         var meter = CurveMeter()
@@ -130,7 +130,7 @@ final class CurveLearning: Sendable {
     ) -> (learnt: Learnt, threshold: UInt32)? {
         state.withLock { state in
             guard state.meter.isLearning else { return nil }
-            // What the cache did before learning began is no part of the first round.
+            // Requests before learning began are no part of the first round.
             let before = exchange(&state.before, now) ?? now
             let misses = now.misses &- before.misses, lookUps = now.hits &- before.hits &+ misses
             // While the cache grows or shrinks, its misses belong to no one size.
