@@ -22,7 +22,7 @@ enum LearningBench {
         // The same cache with and without: another one would have other collisions.
         func learn(_ cache: PurgeableCache<UInt64, UInt64>, _ learns: Bool) {
             if learns { cache.learn {} } else { cache.learn(onRound: nil) }
-            _ = cache.endRound(upTo: keys * 80)
+            _ = cache.endRound(upTo: keys * 80, at: .zero)
         }
         func time(_ body: () -> Void) -> Double {
             let start = ContinuousClock.now
@@ -61,7 +61,8 @@ enum LearningBench {
     }
 
     /// Returns the mean distance of a trace's curve from the misses of caches of those sizes, in points of a hundred.
-    static func error(_ trace: TraceFile, part: Double, _ split: StaticSplit) -> Double {
+    /// The first round, in which the rate is not known yet, is left out.
+    static func error(_ trace: TraceFile, part: Double, rate: Double, _ split: StaticSplit) -> Double {
         let mix = Mix(
             trace.name, [.init(name: trace.name, trace: trace.name, loadMicroseconds: 1)], budget: .part(part))
         let requests = MixedRequests(mix, [trace]), budget = requests.bytes(of: mix.budget)
@@ -72,15 +73,22 @@ enum LearningBench {
         for request in requests.requests { meanCost += Double(request.cost) / Double(requests.requests.count) }
         cache.learn {}
         cache.insert(UInt64(meanCost), forKey: .max)
-        _ = cache.endRound(upTo: budget)
-        for request in requests.requests where cache.value(forKey: UInt64(request.key)) == nil {
-            cache.insert(UInt64(request.cost), forKey: UInt64(request.key))
+        _ = cache.endRound(upTo: budget, at: .zero)
+        var stream = requests.streams(mix)[0]
+        let all = stream, count = all.requests.count
+        func request(_ range: Range<Int>) -> MissCurve? {
+            for request in all.requests[range] where cache.value(forKey: request.id) == nil {
+                cache.insert(UInt64(request.cost), forKey: request.id)
+            }
+            return cache.endRound(upTo: budget, at: .seconds(Double(range.upperBound) / rate))?.curve
         }
-        guard let curve = cache.endRound(upTo: budget)?.curve, curve.requests > 0 else { return 100 }
-        let stream = requests.streams(mix)[0]
+        let begin = min(count / 2, Int(CurveMeter.round))
+        _ = request(0..<begin)
+        stream = .init(name: "\(stream.name), first \(begin)", requests: Array(all.requests[..<begin]))
+        guard let curve = request(begin..<count), curve.requests > 0 else { return 100 }
         let errors = curve.points.map { point in
-            let real = split.misses(stream, bytes: point.bytes)
-            return abs(point.misses / curve.requests - Double(real) / Double(requests.requests.count)) * 100
+            let misses = split.misses(all, bytes: point.bytes) - split.misses(stream, bytes: point.bytes)
+            return abs(point.misses / curve.requests - Double(misses) / Double(count - begin)) * 100
         }
         return errors.reduce(0, +) / Double(max(1, errors.count))
     }

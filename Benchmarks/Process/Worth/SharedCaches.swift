@@ -25,8 +25,8 @@ final class SharedCaches {
         func learn(onRound: (@Sendable () -> Void)?) { cache.learn(onRound: onRound) }
         func setShare(_ bytes: Int?) { cache.setShare(bytes) }
         func evictAboveShare(_ count: Int) -> Int { cache.evictAboveShare(count) }
-        func endRound(upTo bytes: Int) -> Learnt? {
-            guard var learnt = cache.endRound(upTo: bytes) else { return nil }
+        func endRound(upTo bytes: Int, at now: Duration) -> Learnt? {
+            guard var learnt = cache.endRound(upTo: bytes, at: now) else { return nil }
             learnt.loadTime = loadTime
             return learnt
         }
@@ -36,23 +36,31 @@ final class SharedCaches {
         let value = Atomic<Bool>(false)
     }
 
+    /// Time by the requests so far.
+    private final class Clock: Sendable {
+        let requests = Atomic<Int>(0)
+    }
+
     private let members: [Member]
     private let meter: ChargeMeter
     private let divider: Divider
     private let rung = Flag()
+    private let clock = Clock()
     private let way: Way
     private let budget: Int
     /// Misses of each cache.
     private(set) var misses: [Int]
     private(set) var rounds = 0
 
-    init(_ mix: Mix, budget: Int, _ way: Way) {
+    /// - Parameter rate: requests a second in all.
+    init(_ mix: Mix, budget: Int, _ way: Way, rate: Double) {
         (self.way, self.budget) = (way, budget)
         members = mix.caches.map { Member($0.name, loadTime: $0.loadMicroseconds * 1000) }
         misses = members.map { _ in 0 }
         meter = ChargeMeter {}
-        let registry = PurgeableRegistry(), volatile = ChargeMeter {}, rung = rung
-        divider = Divider(registry: registry, meter: meter, time: .running) {
+        let registry = PurgeableRegistry(), volatile = ChargeMeter {}, rung = rung, clock = clock
+        let time = Timekeeper { .seconds(Double(clock.requests.load(ordering: .relaxed)) / rate) }
+        divider = Divider(registry: registry, meter: meter, time: time) {
             rung.value.store(true, ordering: .relaxed)
         }
         for member in members { registry.add(PurgeableRegistry.Entry(member, meter: meter, volatileMeter: volatile)) }
@@ -72,6 +80,7 @@ final class SharedCaches {
     /// Requests a key, and inserts what is missing.
     func request(_ request: MixedRequests.Request) {
         let member = members[Int(request.cache)], key = request.id
+        clock.requests.add(1, ordering: .relaxed)
         if member.cache.value(forKey: key) != nil { return }
         misses[Int(request.cache)] += 1
         // As a manager does near the line: each gives back in proportion to what it holds, then all may grow again.

@@ -26,7 +26,10 @@ struct WorthBenchCommand: ParsableCommand {
 
     @Option(help: "Runs of the measurement of time.") var runs = 9
 
+    @Option(help: "Requests a second in all, on a clock that the requests move.") var rate = 20_000.0
+
     func validate() throws {
+        guard rate.isFinite, rate > 0 else { throw ValidationError("--rate must be above 0, not \(rate)") }
         try Allowed.count(runs, "--runs", in: 1...100)
         if mix != nil, traces == nil { throw ValidationError("--mix names traces: --traces is missing") }
     }
@@ -42,7 +45,12 @@ struct WorthBenchCommand: ParsableCommand {
             if let library {
                 report(try recorded(library, split))
                 let errors = try Set(Self.mixes.joined()).sorted().flatMap { name in
-                    try Self.parts.map { LearningBench.error(try library.trace(name), part: $0, split) }
+                    try Self.parts.map { part in
+                        let error = LearningBench.error(try library.trace(name), part: part, rate: rate, split)
+                        Output.line(
+                            "# curve of \(name), \(Int(part * 100)) %: \(Text.number(error, decimals: 2)) points")
+                        return error
+                    }
                 }
                 Bench.figure("worth.curve.error", errors.reduce(0, +) / Double(errors.count), "points")
             } else {
@@ -95,7 +103,7 @@ struct WorthBenchCommand: ParsableCommand {
     /// the best division of the second half.
     private func shift(_ mix: Mix, _ traces: [TraceFile], _ split: StaticSplit) -> Double {
         let requests = MixedRequests(mix, traces), budget = requests.bytes(of: mix.budget)
-        let caches = SharedCaches(mix, budget: budget, .byWorth), middle = requests.requests.count / 2
+        let caches = SharedCaches(mix, budget: budget, .byWorth, rate: rate), middle = requests.requests.count / 2
         for request in requests.requests[..<middle] { caches.request(request) }
         let before = caches.misses
         for request in requests.requests[middle...] { caches.request(request) }
@@ -123,7 +131,7 @@ struct WorthBenchCommand: ParsableCommand {
     private func compare(_ mix: Mix, _ requests: MixedRequests, _ split: StaticSplit) -> Comparison {
         let budget = requests.bytes(of: mix.budget)
         func cost(_ way: SharedCaches.Way) -> (cost: Double, caches: SharedCaches) {
-            let caches = SharedCaches(mix, budget: budget, way)
+            let caches = SharedCaches(mix, budget: budget, way, rate: rate)
             for request in requests.requests { caches.request(request) }
             let cost = zip(caches.misses, mix.caches).reduce(0) { $0 + Double($1.0) * $1.1.loadMicroseconds }
             return (cost, caches)

@@ -16,16 +16,38 @@ package final class Divider: Sendable {
         func silence() { isRung.store(false, ordering: .relaxed) }
     }
 
+    /// A move of memory from some caches to others, in one or more steps.
+    struct Move: Sendable {
+        struct Change: Sendable {
+            var name: String
+            var before: Int
+            var after: Int
+        }
+
+        /// Times of the first and the last step.
+        var began: Duration
+        var at: Duration
+        /// Load time saved in the end, as part of the load time that memory can save at all.
+        var gain: Double
+        var changes: [Change]
+    }
+
     private struct State {
         /// Shares of the last round, by cache.
         var shares: [ObjectIdentifier: Int] = [:]
         var roundAt = Duration.zero
         var isDue = false
         var rounds = 0
+        /// The last moves, oldest first.
+        var moves: [Move] = []
     }
 
     /// Number of rounds that have ended. For tests.
     var rounds: Int { state.withLock { $0.rounds } }
+
+    /// The last moves, oldest first.
+    var moves: [Move] { state.withLock { $0.moves } }
+    static let mostMoves = 16
 
     /// Longest and shortest time between rounds.
     static let longestRound = Duration.seconds(10)
@@ -83,7 +105,7 @@ package final class Divider: Sendable {
             let inCharge = call(entry) { [bell] in
                 _ = entry.gate.call(at: time.elapsed()) {
                     entry.shared?.learn { bell.ring() }
-                    round = entry.shared?.endRound(upTo: budget)
+                    round = entry.shared?.endRound(upTo: budget, at: time.elapsed())
                 }
             }
             guard inCharge else { return false }
@@ -100,14 +122,46 @@ package final class Divider: Sendable {
             zip(entries, held).map { state.shares[ObjectIdentifier($0.purgeable)] ?? $1 }
         }
         let isKnown = holders.count { $0.known != nil } > 1
-        let shares = isKnown ? Division.next(holders, from: before, budget: budget).shares : nil
+        let result = isKnown ? Division.next(holders, from: before, budget: budget) : nil
+        note(result, entries, before)
+        for index in entries.indices {
+            entries[index].setShare(result?.shares[index])
+            entries[index].worth.withLock { worth in
+                guard let result, let curve = holders[index].known else { return worth = nil }
+                worth = CacheWorth(
+                    curve: curve, share: result.shares[index], target: result.target[index],
+                    requestsPerSecond: learnt[index]?.rate ?? worth?.requestsPerSecond ?? 0, loadTime: times[index])
+            }
+        }
+        publish(entries, held, result?.shares)
+        return true
+    }
+
+    /// Keeps the shares for the next round, and the moves for people. Steps within `longestRound` are one move.
+    private func note(_ result: Division.Result?, _ entries: [PurgeableRegistry.Entry], _ before: [Int]) {
+        let now = time.elapsed()
         state.withLock { state in
             state.shares = [:]
-            for (entry, share) in zip(entries, shares ?? []) { state.shares[ObjectIdentifier(entry.purgeable)] = share }
+            guard let result else { return }
+            for (entry, share) in zip(entries, result.shares) {
+                state.shares[ObjectIdentifier(entry.purgeable)] = share
+            }
+            guard result.hasMoved else { return }
+            var move = Move(
+                began: now, at: now, gain: result.gain,
+                changes: entries.indices.map {
+                    .init(name: entries[$0].name, before: before[$0], after: result.shares[$0])
+                })
+            if let last = state.moves.last, last.changes.map(\.name) == move.changes.map(\.name),
+                now >= last.began, now - last.began < Self.longestRound
+            {
+                (move.began, move.gain) = (last.began, max(last.gain, move.gain))
+                for index in move.changes.indices { move.changes[index].before = last.changes[index].before }
+                state.moves.removeLast()
+            }
+            state.moves.append(move)
+            if state.moves.count > Self.mostMoves { state.moves.removeFirst() }
         }
-        for (index, entry) in entries.enumerated() { entry.setShare(shares?[index]) }
-        publish(entries, held, shares)
-        return true
     }
 
     /// Sets who makes room for whom at the limit of memory.

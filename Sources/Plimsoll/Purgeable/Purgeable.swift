@@ -153,9 +153,11 @@ package protocol SharedPurgeable: MeteredPurgeable, CountingPurgeable {
 
     /// Ends a round of learning, and sets the sizes for the next.
     ///
-    /// - Parameter bytes: the most that the cache may hold in the next round.
+    /// - Parameters:
+    ///   - bytes: the most that the cache may hold in the next round.
+    ///   - now: the time, from which the rate of requests follows.
     /// - Returns: the curve and the load time so far; `nil` if the cache does not learn.
-    func endRound(upTo bytes: Int) -> Learnt?
+    func endRound(upTo bytes: Int, at now: Duration) -> Learnt?
 
     /// Sets the share in bytes; `nil` for none. At the limit of memory a cache above its share makes room for those
     /// below. Elsewhere a share changes nothing.
@@ -172,6 +174,8 @@ package struct Learnt: Sendable {
     package var curve: MissCurve
     /// Nanoseconds, of recent loads more than of old ones; `nil` before the first load.
     package var loadTime: Double?
+    /// Requests a second in the last round; `nil` if not known yet.
+    package var rate: Double?
 }
 
 /// A purgeable whose pages the kernel may reclaim at any instant, without asking.

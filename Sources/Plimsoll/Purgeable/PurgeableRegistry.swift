@@ -10,6 +10,8 @@ package final class PurgeableRegistry: Sendable {
         let shared: (any SharedPurgeable)?
         /// Share of the memory for caches; zero for none. Relaxed, as `held`.
         private let share = Atomic<Int>(0)
+        /// What memory is worth to the cache, as found in the last round of the division.
+        let worth = Mutex<CacheWorth?>(nil)
         let name: String
         let rebuildCost: RebuildCost
         let place: PurgeablePlace
@@ -62,6 +64,7 @@ package final class PurgeableRegistry: Sendable {
         /// Ends the part that the cache takes in sharing memory.
         func stopSharing() {
             setShare(nil)
+            worth.withLock { $0 = nil }
             shared?.learn(onRound: nil)
         }
 

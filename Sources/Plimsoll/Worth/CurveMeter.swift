@@ -1,18 +1,30 @@
 /// Learns a cache's miss curve from a sample of the requests: eight miniature caches, each for another size.
 ///
 /// Requests are sampled by hash, so that all requests for a sampled key are seen. The smaller the size that a miniature
-/// stands for, the more keys it samples: as many as fill its 128 entries, at most one in a hundred. The state takes
-/// 19 KiB, allocated once.
+/// stands for, the more keys it samples: as many as fill its entries, but of a busy cache at most one in fifty. The
+/// state takes 23 KiB, allocated once.
 @usableFromInline
 package struct CurveMeter: ~Copyable {
     /// Sizes of the miniatures, as parts of the largest.
     package static let sizes = [1.0 / 64, 1.0 / 32, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 3.0 / 4, 1]
+    /// Entries of each miniature. The large sizes need the most: by chance a loop that fits may not seem to.
+    static let entries = [112, 112, 112, 112, 240, 240, 240, 240]
+    /// Bytes of all miniatures.
+    package static var byteCount: Int {
+        entries.reduce(0) { $0 + MiniatureCache.byteCount(entries: $1) }
+            + entries.count * MemoryLayout<Miniature>.stride
+    }
     /// Requests after which shares are decided anew.
     package static let round = 10_000.0
     /// Bytes of an entry, as long as a cache has none.
     package static let usualCost = 1024.0
-    /// Largest part of the keys that is sampled.
-    package static let mostSampled = 0.01
+    /// Most that is sampled of the keys of the busiest caches: as many as give the smallest size some entries, within
+    /// these parts.
+    static let busySample = 0.005...0.02
+    /// Entries below which a miniature says nothing of the size.
+    private static let fewestEntries = 4.0
+    /// Sampled requests a second that take some 0.2 % of a processor: a cache with fewer samples more keys.
+    static let freeSamples = 20_000.0
     /// Weight that a round's counts keep in the next.
     static let memory = 0.95
     /// Sampled requests of a size that are remembered, if a round has few of them.
@@ -21,8 +33,9 @@ package struct CurveMeter: ~Copyable {
     private static let leastRequests = 32.0, leastEntries = 32
     /// A larger size is wrong.
     private static let mostBytes = 1 << 50
-    /// Change of the sampled part that is worth starting anew.
-    private static let tolerance = 1.5
+    /// Change of the sampled part that is worth a change: fewer keys at once, more keys not as soon, because what was
+    /// learnt is lost then.
+    private static let fewer = 1.5, more = 3.0
 
     private struct Miniature {
         var cache: MiniatureCache
@@ -30,6 +43,8 @@ package struct CurveMeter: ~Copyable {
         var part = 0.0
         /// Largest sampled position.
         var threshold: UInt32 = 0
+        /// True if so few entries are sampled that the miniature says nothing of the size.
+        var isTooSmall = false
         /// Requests of the rounds so far, sampled or not. Like the other counts, those of a round weigh less in the next.
         var seen = 0.0
         var requests = 0.0
@@ -39,6 +54,17 @@ package struct CurveMeter: ~Copyable {
 
         /// Weight that the counts keep in the next round.
         var memory: Double { max(CurveMeter.memory, 1 - (requests - before) / CurveMeter.sample) }
+
+        /// Samples another part of the keys.
+        mutating func sample(_ wanted: Double) {
+            let threshold = UInt32(wanted * Double(UInt32.max)), isMore = wanted > part
+            cache.keep { CurveMeter.position(of: $0) <= threshold }
+            // Of fewer keys there would have been so many fewer requests. More keys are yet unknown to the cache.
+            let kept = isMore || part == 0 ? 0 : wanted / part
+            (requests, misses, before) = (requests * kept, misses * kept, before * kept)
+            if isMore { seen = 0 }
+            (self.part, self.threshold) = (wanted, threshold)
+        }
 
         mutating func forget(_ kept: Double) {
             (seen, requests, misses) = (seen * kept, requests * kept, misses * kept)
@@ -51,6 +77,8 @@ package struct CurveMeter: ~Copyable {
     /// Bytes that the largest miniature stands for.
     private var largest = 0
     private var requests = 0.0
+    /// Requests a second of the busiest of the last rounds.
+    private var rate = 0.0
     /// Requests and misses of the cache itself, while it held about as much as now.
     private var real = (requests: 0.0, misses: 0.0)
 
@@ -65,10 +93,14 @@ package struct CurveMeter: ~Copyable {
     /// Starts to learn. Samples nothing before the first `measure`.
     package mutating func start() {
         guard entries == nil else { return }
-        let each = MiniatureCache.byteCount, count = each * Self.sizes.count
+        let count = Self.entries.reduce(0) { $0 + MiniatureCache.byteCount(entries: $1) }
         let memory = UnsafeMutableRawPointer.allocate(byteCount: count, alignment: 16)
         memory.initializeMemory(as: UInt8.self, repeating: 0, count: count)
-        miniatures = Self.sizes.indices.map { Miniature(cache: MiniatureCache(at: memory + $0 * each)) }
+        var next = memory
+        miniatures = Self.entries.map { entries in
+            defer { next += MiniatureCache.byteCount(entries: entries) }
+            return Miniature(cache: MiniatureCache(at: next, entries: entries))
+        }
         entries = memory
     }
 
@@ -77,7 +109,7 @@ package struct CurveMeter: ~Copyable {
         miniatures = []
         entries?.deallocate()
         entries = nil
-        (requests, real, threshold, weight) = (0, (0, 0), 0, 0)
+        (requests, real, rate, threshold, weight) = (0, (0, 0), 0, 0, 0)
     }
 
     /// Returns the number that decides if a hash is sampled. Spreads hashes of which other bits select shards and cells.
@@ -95,24 +127,21 @@ package struct CurveMeter: ~Copyable {
     /// - Parameters:
     ///   - bytes: the most that the cache may hold.
     ///   - meanCost: the bytes of an entry, on average.
-    package mutating func measure(upTo bytes: Int, meanCost: Double) {
+    ///   - rate: requests a second in the last round, if known.
+    package mutating func measure(upTo bytes: Int, meanCost: Double, perSecond rate: Double? = nil) {
         let cost = meanCost.isFinite ? max(1, meanCost) : 1
         largest = min(max(1, bytes), Self.mostBytes)
+        if let rate, rate.isFinite { self.rate = max(rate, self.rate * Self.memory) }
+        let some = 2 * Self.fewestEntries * cost / (Self.sizes[0] * Double(largest))
+        let busy = min(max(some, Self.busySample.lowerBound), Self.busySample.upperBound)
+        let most = min(1, max(busy, self.rate > 0 ? Self.freeSamples / self.rate : 0))
         for index in miniatures.indices {
             let size = Self.sizes[index] * Double(largest)
-            let wanted = min(Self.mostSampled, Double(MiniatureCache.mostEntries) * cost / size)
-            let isNear =
-                wanted < miniatures[index].part * Self.tolerance && miniatures[index].part < wanted * Self.tolerance
-            let part = isNear ? miniatures[index].part : wanted
-            if !isNear {
-                let threshold = UInt32(part * Double(UInt32.max))
-                miniatures[index].part = part
-                miniatures[index].threshold = threshold
-                miniatures[index].cache.keep { Self.position(of: $0) <= threshold }
-                miniatures[index].forget(0)
-                miniatures[index].before = 0
-            }
-            miniatures[index].cache.resize(to: Int(min(size * part, 1e15)))
+            let wanted = min(most, Double(Self.entries[index]) * cost / size), part = miniatures[index].part
+            if part > wanted * Self.fewer || part * Self.more < wanted { miniatures[index].sample(wanted) }
+            let capacity = size * miniatures[index].part
+            miniatures[index].isTooSmall = capacity < Self.fewestEntries * cost
+            miniatures[index].cache.resize(to: Int(min(capacity, 1e15)))
         }
         threshold = miniatures.reduce(0) { max($0, $1.threshold) }
         weight = 1 / max(1e-9, miniatures.reduce(0) { max($0, $1.part) })
@@ -173,7 +202,9 @@ package struct CurveMeter: ~Copyable {
             // hits (as SHARDS-adj: Waldspurger et al., FAST 2015).
             let seen = miniature.part * miniature.seen
             let ratio = miniature.requests > 0 ? min(1, miniature.misses / seen) : 1
-            points.append(.init(bytes: Int(Self.sizes[index] * Double(largest)), misses: requests * ratio))
+            if !miniature.isTooSmall {
+                points.append(.init(bytes: Int(Self.sizes[index] * Double(largest)), misses: requests * ratio))
+            }
             miniatures[index].forget(miniature.memory)
             miniatures[index].before = miniatures[index].requests
         }

@@ -33,6 +33,8 @@ package struct Division: Sendable {
     package struct Result: Sendable, Hashable {
         /// Bytes of each holder.
         package var shares: [Int]
+        /// The shares of least cost, towards which the shares move.
+        package var target: [Int]
         /// Load time saved by these shares, as part of the load time that memory can save at all; `0...1`.
         package var gain: Double
         /// True if some share differs from the one before.
@@ -61,18 +63,22 @@ package struct Division: Sendable {
         let current = fit(shares, to: budget, holders)
         let movable = holders.indices.filter { holders[$0].known != nil }
         let free = movable.reduce(0) { $0 + current[$1] }
-        guard movable.count > 1, free >= units else { return Result(shares: current, gain: 0, hasMoved: false) }
+        guard movable.count > 1, free >= units else {
+            return Result(shares: current, target: current, gain: 0, hasMoved: false)
+        }
         let best = best(movable.map { holders[$0] }, budget: free)
         func cost(_ shares: [Int]) -> Double { movable.reduce(0) { $0 + holders[$1].cost(at: shares[$1]) } }
         var target = current
         for (place, index) in movable.enumerated() { target[index] = best[place] }
         let avoidable = movable.reduce(0) { $0 + holders[$1].cost(at: 0) - holders[$1].cost(at: free) }
         let gain = avoidable > 0 ? (cost(current) - cost(target)) / avoidable : 0
-        guard gain >= leastGain else { return Result(shares: current, gain: max(0, gain), hasMoved: false) }
+        guard gain >= leastGain else {
+            return Result(shares: current, target: current, gain: max(0, gain), hasMoved: false)
+        }
         let moved = movable.reduce(0) { $0 + max(0, target[$1] - current[$1]) }
         let part = min(1, step * Double(budget) / Double(max(1, moved)))
         let next = holders.indices.map { current[$0] + Int((Double(target[$0] - current[$0]) * part).rounded(.down)) }
-        return Result(shares: next, gain: min(1, gain), hasMoved: next != current)
+        return Result(shares: next, target: target, gain: min(1, gain), hasMoved: next != current)
     }
 
     /// Scales shares to `budget`, within the bounds of the holders.
@@ -95,7 +101,7 @@ package struct Division: Sendable {
     }
 
     /// Returns the shares with the least cost, in whole units; each holder gets at least one.
-    private static func best(_ holders: [Holder], budget: Int) -> [Int] {
+    static func best(_ holders: [Holder], budget: Int) -> [Int] {
         let unit = max(1, budget / units)
         func range(_ holder: Holder) -> ClosedRange<Int> {
             let least = min(units, max(1, (holder.least + unit - 1) / unit))

@@ -1,14 +1,13 @@
-/// An S3-FIFO cache of at most 128 sampled entries, which stands for a larger cache: miniature simulation
+/// An S3-FIFO cache of a few sampled entries, which stands for a larger cache: miniature simulation
 /// (Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using miniature simulations", USENIX
 /// ATC 2017). Holds hashes and costs alone; the policy is that of `CacheTable`.
 ///
 /// Refers to memory that the owner allocates, zeroes and frees. Allocates nothing.
 struct MiniatureCache {
-    /// Maximum number of entries. Costs alone would let small entries overfill the cache.
-    static let mostEntries = 128
-    /// Bytes of memory that a cache needs, aligned to 4.
-    static let byteCount =
-        mostEntries * MemoryLayout<Slot>.stride + cellCount + ghostCount * MemoryLayout<UInt32>.stride
+    /// Returns the bytes of memory that a cache of `entries` needs, aligned to 4.
+    static func byteCount(entries: Int) -> Int {
+        entries * (MemoryLayout<Slot>.stride + MemoryLayout<UInt16>.stride) + cellCount(entries)
+    }
 
     /// An entry, linked to its neighbours in the queue.
     private struct Slot {
@@ -28,15 +27,18 @@ struct MiniatureCache {
     }
 
     private static let none = UInt8.max
-    private static let cellCount = 256
-    private static let ghostCount = 128
     private static let mostMarks: UInt8 = 3
+    /// A power of two, so that at most half of the cells are in use.
+    private static func cellCount(_ entries: Int) -> Int { entries > 128 ? 512 : 256 }
 
+    /// Maximum number of entries: a multiple of 16, at most 240. Costs alone would let small entries overfill the cache.
+    let mostEntries: Int
     private let slots: UnsafeMutablePointer<Slot>
-    /// The last hashes that left the small queue: a ring; zero marks an empty place.
-    private let ghosts: UnsafeMutablePointer<UInt32>
+    /// Fingerprints of the last hashes that left the small queue, as many as entries: a ring; zero marks an empty place.
+    private let ghosts: UnsafeMutablePointer<UInt16>
     /// Slot number plus one by hash, with linear probing; zero marks an empty cell.
     private let cells: UnsafeMutablePointer<UInt8>
+    private let cellCount: Int
     private var small = Queue()
     private var main = Queue()
     private var free = none
@@ -47,12 +49,14 @@ struct MiniatureCache {
     /// Bound of the sum of costs.
     private(set) var capacity = 0
 
-    /// Creates an empty cache without capacity in `byteCount` zeroed bytes at `memory`.
-    init(at memory: UnsafeMutableRawPointer) {
-        slots = memory.bindMemory(to: Slot.self, capacity: Self.mostEntries)
-        let behind = memory + Self.mostEntries * MemoryLayout<Slot>.stride
-        ghosts = behind.bindMemory(to: UInt32.self, capacity: Self.ghostCount)
-        cells = (behind + Self.ghostCount * 4).bindMemory(to: UInt8.self, capacity: Self.cellCount)
+    /// Creates an empty cache without capacity in `byteCount(entries:)` zeroed bytes at `memory`.
+    init(at memory: UnsafeMutableRawPointer, entries: Int) {
+        mostEntries = entries
+        cellCount = Self.cellCount(entries)
+        slots = memory.bindMemory(to: Slot.self, capacity: entries)
+        let behind = memory + entries * MemoryLayout<Slot>.stride
+        ghosts = behind.bindMemory(to: UInt16.self, capacity: entries)
+        cells = (behind + entries * MemoryLayout<UInt16>.stride).bindMemory(to: UInt8.self, capacity: cellCount)
     }
 
     /// Sum of the costs of the entries.
@@ -72,7 +76,7 @@ struct MiniatureCache {
             change(slot, cost: cost)
             return evictExcess()
         }
-        while self.cost + Int(cost) > capacity || count == Self.mostEntries { evict() }
+        while self.cost + Int(cost) > capacity || count == mostEntries { evict() }
         let isGhost = forgetGhost(hash)
         let slot = takeSlot()
         slots[slot] = Slot(hash: hash, cost: cost, older: Self.none, newer: Self.none, marks: 0, isMain: isGhost)
@@ -181,37 +185,36 @@ struct MiniatureCache {
     }
 
     /// Cell at which the search for `hash` begins.
-    private static func home(_ hash: UInt32) -> Int { Int((hash &* 0xC2B2_AE35) >> 24) }
+    private func home(_ hash: UInt32) -> Int { Int((hash &* 0xC2B2_AE35) >> 23) & (cellCount - 1) }
 
     private func find(_ hash: UInt32) -> Int? {
-        var cell = Self.home(hash)
-        // At most half of the cells are in use.
+        var cell = home(hash)
         while cells[cell] != 0 {
             let slot = Int(cells[cell]) - 1
             if slots[slot].hash == hash { return slot }
-            cell = (cell + 1) % Self.cellCount
+            cell = (cell + 1) & (cellCount - 1)
         }
         return nil
     }
 
     private func list(_ slot: Int) {
-        var cell = Self.home(slots[slot].hash)
-        while cells[cell] != 0 { cell = (cell + 1) % Self.cellCount }
+        var cell = home(slots[slot].hash)
+        while cells[cell] != 0 { cell = (cell + 1) & (cellCount - 1) }
         cells[cell] = UInt8(slot + 1)
     }
 
     /// Empties the cell of a slot, and moves later entries of the same run up (Knuth, vol. 3, 6.4, algorithm R).
     private func unlist(_ slot: Int) {
-        var hole = Self.home(slots[slot].hash)
-        while cells[hole] != UInt8(slot + 1) { hole = (hole + 1) % Self.cellCount }
+        var hole = home(slots[slot].hash)
+        while cells[hole] != UInt8(slot + 1) { hole = (hole + 1) & (cellCount - 1) }
         var cell = hole
         while true {
-            cell = (cell + 1) % Self.cellCount
+            cell = (cell + 1) & (cellCount - 1)
             guard cells[cell] != 0 else { break }
-            let home = Self.home(slots[Int(cells[cell]) - 1].hash)
+            let home = self.home(slots[Int(cells[cell]) - 1].hash)
             // The entry may move unless its home lies behind the hole, up to the cell.
-            let distance = (cell - home + Self.cellCount) % Self.cellCount
-            if distance >= (cell - hole + Self.cellCount) % Self.cellCount {
+            let distance = (cell - home) & (cellCount - 1)
+            if distance >= (cell - hole) & (cellCount - 1) {
                 cells[hole] = cells[cell]
                 hole = cell
             }
@@ -221,20 +224,25 @@ struct MiniatureCache {
 
     // MARK: Ghosts
 
+    /// A part of the hash that says nothing of who is sampled, and is not zero. Some other hash in the ring has the same
+    /// once in three hundred times.
+    private static func fingerprint(_ hash: UInt32) -> UInt16 { max(1, UInt16(truncatingIfNeeded: hash)) }
+
     private mutating func rememberGhost(_ hash: UInt32) {
-        ghosts[nextGhost] = max(1, hash)
-        nextGhost = (nextGhost + 1) % Self.ghostCount
+        ghosts[nextGhost] = Self.fingerprint(hash)
+        nextGhost = nextGhost + 1 == mostEntries ? 0 : nextGhost + 1
     }
 
     /// Forgets `hash`. Returns true if the hash left the small queue lately: within nine tenths of the entries.
     private mutating func forgetGhost(_ hash: UInt32) -> Bool {
-        let wanted = SIMD16<UInt32>(repeating: max(1, hash))
-        for start in stride(from: 0, to: Self.ghostCount, by: 16) {
-            let found = UnsafeRawPointer(ghosts + start).loadUnaligned(as: SIMD16<UInt32>.self) .== wanted
+        let fingerprint = Self.fingerprint(hash), wanted = SIMD16<UInt16>(repeating: fingerprint)
+        for start in stride(from: 0, to: mostEntries, by: 16) {
+            let found = UnsafeRawPointer(ghosts + start).loadUnaligned(as: SIMD16<UInt16>.self) .== wanted
             guard any(found) else { continue }
-            for place in start..<start + 16 where ghosts[place] == max(1, hash) {
+            for place in start..<start + 16 where ghosts[place] == fingerprint {
                 ghosts[place] = 0
-                return (nextGhost - place + Self.ghostCount - 1) % Self.ghostCount < max(1, count * 9 / 10)
+                let age = nextGhost - place - 1
+                return (age < 0 ? age + mostEntries : age) < max(1, count * 9 / 10)
             }
         }
         return false

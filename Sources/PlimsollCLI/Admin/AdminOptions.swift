@@ -11,7 +11,9 @@ struct AdminOptions: ParsableArguments {
     var socket: String?
     @Flag(help: "Print the service's answer, a line of JSON.") var json = false
 
-    func connect() throws -> AdminClient {
+    func connect() throws -> AdminClient { try Self.connect(to: socket) }
+
+    static func connect(to socket: String?) throws -> AdminClient {
         let path = try socket ?? AdminSockets().choose()
         do throws(AdminError) { return try AdminClient(path: path) } catch { throw Self.failure(error) }
     }

@@ -77,8 +77,51 @@ enum AdminText {
                 cost,
             ]
         }
-        return Text.table(
+        let table = Text.table(
             ["name", "held", "limit", "volatile", "entries", "hits", "rebuild cost"], rows, numeric: true)
+        let worth = holders.compactMap { holder in holder.worth.map { (name: printable(holder.name), worth: $0) } }
+        guard !worth.isEmpty else { return table }
+        let shares = worth.map { name, worth in
+            [
+                name, size(worth.shareBytes), size(worth.targetBytes), "\(Text.number(worth.requestsPerSecond))/s",
+                duration(worth.loadSeconds), saved(worth.more), saved(worth.less),
+            ]
+        }
+        let curves = worth.map { name, worth in
+            [name, curve(worth), size(worth.curve.last?.bytes)]
+        }
+        return [
+            table, "Shares of memory, and the load time a minute that another share saves:",
+            Text.table(
+                ["name", "share", "best", "requests", "load", "64 MiB more", "64 MiB less"], shares, numeric: true),
+            "Misses from no memory to the size at the right; | is the share:",
+            Text.table(["name", "miss ratio", "size"], curves, numeric: false),
+        ].joined(separator: "\n\n")
+    }
+
+    private static func saved(_ change: WorthStatus.Change) -> String {
+        let seconds = change.savedLoadSecondsPerMinute
+        return seconds == 0 ? "0 s" : (seconds > 0 ? "+" : "-") + duration(abs(seconds))
+    }
+
+    /// Draws miss ratios from 0 bytes to the largest size in columns of eight heights, with a bar at the share.
+    static func curve(_ worth: WorthStatus, columns: Int = 32) -> String {
+        guard let largest = worth.curve.last?.bytes, largest > 0 else { return "" }
+        let heights = Array("▁▂▃▄▅▆▇█")
+        var points = worth.curve.map { (bytes: Double($0.bytes), ratio: $0.missRatio) }
+        points.insert((0, 1), at: 0)
+        let share = Int(Double(columns) * min(1, max(0, Double(worth.shareBytes) / Double(largest))))
+        return (0..<columns).reduce(into: "") { text, column in
+            let at = (Double(column) + 0.5) / Double(columns) * Double(largest)
+            let after = points.firstIndex { $0.bytes >= at } ?? points.count - 1, before = max(0, after - 1)
+            let width = points[after].bytes - points[before].bytes
+            let part = width > 0 ? (at - points[before].bytes) / width : 0
+            let ratio = points[before].ratio + (points[after].ratio - points[before].ratio) * part
+            // The numbers come from another process.
+            let height = ratio.isFinite ? Int(min(1, max(0, ratio)) * 7.99) : 0
+            if column == min(share, columns - 1) { text += "|" }
+            text.append(heights[height])
+        }
     }
 
     static func tasks(_ tasks: TasksStatus) -> String {

@@ -21,7 +21,7 @@ struct PlimsollCommand: ParsableCommand {
             DemoCommands.demo, DoctorCommand.self, StatusCommand.self, TopCommand.self, CachesCommand.self,
             TasksCommand.self, PurgeCommand.self,
             ActivateCommand.self,
-            WatchCommand.self, RecordCommand.self, ReplayCommand.self, SimulateCommand.self,
+            WatchCommand.self, RecordCommand.self, ReplayCommand.self, SizeCommand.self, SimulateCommand.self,
             RunCommand.self, DemoCommands.supervise, ExplainCommand.self, DemoCommands.stress,
         ] + DemoCommands.parts)
 }

@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 import PlimsollDemos
+import PlimsollService
 import PlimsollTesting
 
 /// Writes real readings to a file.
@@ -10,12 +11,20 @@ struct RecordCommand: ParsableCommand {
         commandName: "record", abstract: "Record real readings in a file, ten a second, for `plimsoll replay`.")
 
     @Argument(help: "File to write; an existing file is replaced.", completion: .file()) var file: String
+    @Flag(help: "Also record each second what memory is worth to the caches of a running service, for `plimsoll size`.")
+    var caches = false
+    @Option(help: "Admin socket of that service.", completion: .file()) var socket: String?
     @Option(name: .customLong("for"), help: "Seconds to record; until Ctrl-C by default.") var seconds: Double?
 
-    func validate() throws { try Allowed.seconds(seconds, "--for", in: 0.1...604_800) }
+    func validate() throws {
+        try Allowed.seconds(seconds, "--for", in: 0.1...604_800)
+        guard caches || socket == nil else { throw ValidationError("--socket is for --caches.") }
+    }
 
     func run() throws {
         try reportingFailure {
+            // Before the file is replaced: a socket that does not answer costs no earlier recording.
+            let service = caches ? try AdminOptions.connect(to: socket) : nil
             let descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
             guard descriptor >= 0 else {
                 throw Failure.failed("cannot open \(printable(file)): \(String(cString: strerror(errno)))")
@@ -23,19 +32,37 @@ struct RecordCommand: ParsableCommand {
             defer { close(descriptor) }
             let live = LiveReadings()
             var isWritten = Output.write(
-                JSONLine.encode(Recording.Header.here(live.capabilities)) + "\n", to: descriptor)
-            var count = 0
+                JSONLine.encode(Recording.Header.here(live.capabilities, hasCaches: caches)) + "\n", to: descriptor)
+            var count = 0, asked = Duration.seconds(-1), problem: (any Error)?
             try live.forEach(every: .milliseconds(100), atMost: seconds.map { .seconds($0) }) { reading in
                 // A whole line in one write: a recorder that is killed leaves a file that can be replayed.
                 isWritten = isWritten && Output.write(JSONLine.encode(ReadingRecord(reading)) + "\n", to: descriptor)
                 if isWritten { count += 1 }
+                if let service, isWritten, reading.at >= asked + .seconds(1) {
+                    asked = reading.at
+                    do { isWritten = try record(service, at: reading.at, to: descriptor) } catch {
+                        problem = error
+                        return false
+                    }
+                }
                 return isWritten
             }
+            if let problem { throw problem }
             guard isWritten else {
                 throw Failure.failed("cannot write \(printable(file)): \(String(cString: strerror(errno)))")
             }
             Output.error("\(count) readings in \(printable(file))")
         }
+    }
+}
+
+extension RecordCommand {
+    /// Writes a line with the caches of a service. Returns false if the file cannot be written.
+    private func record(_ service: AdminClient, at time: Duration, to descriptor: Int32) throws -> Bool {
+        let answer = try AdminOptions.failing { () throws(AdminError) in try service.answer(to: AdminRequest(.status)) }
+        try AdminOptions.check(answer)
+        guard let record = answer.status.flatMap({ CachesRecord($0, at: time) }) else { return true }
+        return Output.write(JSONLine.encode(record) + "\n", to: descriptor)
     }
 }
 

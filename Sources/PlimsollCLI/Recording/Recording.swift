@@ -7,6 +7,8 @@ import PlimsollLinux
 struct Recording {
     var header: Header
     var readings: [PressureReading]
+    /// The caches of a service, if they were recorded.
+    var caches: [CachesRecord] = []
     /// Position and reason if reading stopped before the end of the file; `nil` otherwise.
     var problem: Problem?
 
@@ -19,17 +21,17 @@ struct Recording {
         var support: String
         var liveSignals: [String]
 
-        static let newest = 1
+        static let newest = 2
 
-        /// Returns the header for this host.
-        static func here(_ capabilities: Capabilities) -> Header {
+        /// Returns the header for this host. Only recordings with caches are of the newer version.
+        static func here(_ capabilities: Capabilities, hasCaches: Bool = false) -> Header {
             var host = utsname()
             uname(&host)
             let release = withUnsafeBytes(of: host.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
             // Digits and dots only: suffixes by distributions may name a customer or a machine.
             let kernel = String(release.prefix { $0.isNumber || $0 == "." })
             return Header(
-                plimsollRecording: newest, kernel: kernel,
+                plimsollRecording: hasCaches ? newest : 1, kernel: kernel,
                 processors: max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))),
                 support: capabilities.support.rawValue, liveSignals: capabilities.signals.filter(\.isLive).map(\.name))
         }
@@ -66,7 +68,11 @@ struct Recording {
         readings = []
         for (index, line) in lines.enumerated().dropFirst() {
             do {
-                readings.append(try Self.reading(line, after: readings.last))
+                if header.plimsollRecording > 1, let record = try Self.caches(line) {
+                    caches.append(record)
+                } else {
+                    readings.append(try Self.reading(line, after: readings.last))
+                }
             } catch {
                 problem = Problem(line: index + 1, reason: error.description)
                 return
@@ -78,6 +84,18 @@ struct Recording {
     }
 
     private struct Reason: Error { var description: String }
+
+    /// Returns the record of caches in a line; `nil` for another kind of line.
+    private static func caches(_ line: Substring) throws(Reason) -> CachesRecord? {
+        struct Kind: Decodable { var liveBytes: Int? }
+        guard (try? JSONLine.decode(Kind.self, from: line))?.liveBytes != nil else { return nil }
+        let record: CachesRecord
+        do { record = try JSONLine.decode(CachesRecord.self, from: line) } catch {
+            throw Reason(description: explain(error))
+        }
+        if let problem = record.problem { throw Reason(description: problem) }
+        return record
+    }
 
     private static func reading(_ line: Substring, after previous: PressureReading?) throws(Reason) -> PressureReading {
         if line.isEmpty { throw Reason(description: "the line is empty") }

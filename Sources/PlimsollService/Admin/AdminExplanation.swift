@@ -3,7 +3,8 @@ import Plimsoll
 /// A description of a manager's state and actions, with reasons, in plain sentences.
 struct AdminExplanation: Sendable {
     /// One sentence on the state of memory, one for each limiter that refuses work for lack of memory, and one for
-    /// each purgeable that does not respond. One sentence for each action follows, oldest first.
+    /// each purgeable that does not respond. One sentence for each action follows, and one for each move of memory
+    /// among caches, oldest first.
     let sentences: [String]
 
     /// Creates the sentences for `status`.
@@ -19,6 +20,16 @@ struct AdminExplanation: Sendable {
         sentences =
             [Self.state(status)] + status.admissions.compactMap { Self.shedding($0) } + unanswered
             + (actions.isEmpty ? ["No action so far."] : actions.map { Self.sentence($0, at: status.atSeconds) })
+            + (status.moves ?? []).suffix(max(0, last)).map { Self.sentence($0, at: status.atSeconds) }
+    }
+
+    /// Returns `3 s ago memory moved among caches: "pages" from 32 MiB to 40 MiB, …`.
+    private static func sentence(_ move: MoveStatus, at now: Double) -> String {
+        let changes = move.changes.map { "\"\($0.name)\" from \(bytes($0.beforeBytes)) to \(bytes($0.afterBytes))" }
+        let saved = (move.savedShare * 1000).rounded() / 10
+        return
+            "\(seconds(max(0, now - move.atSeconds))) ago, shares of memory moved: \(changes.joined(separator: ", "))."
+            + " In the end the move saves \(saved) % of the load time that memory can save."
     }
 
     private static func state(_ status: ManagerStatus) -> String {

@@ -60,6 +60,18 @@ extension Setting {
 
     private static let caches: [Setting] = [
         Setting(
+            key: "caches.division", type: "words", standard: "proportional", range: "proportional or worth",
+            meaning:
+                "division of memory among caches without a limit: each gives back in proportion, or each byte goes where it saves most load time",
+            isLive: false
+        ) { text, settings throws(Refusal) in
+            switch text.lowercased() {
+            case "proportional": settings.policy.division = .proportional
+            case "worth": settings.policy.division = .byWorth
+            default: throw Refusal(allowed: "proportional or worth")
+            }
+        },
+        Setting(
             key: "caches.limits", type: "sizes by name", standard: "none", range: cacheLimitRange,
             meaning:
                 "limits of the caches with these names; other caches, and a cache no longer named, keep their limits",
@@ -75,7 +87,7 @@ extension Setting {
                     settings.cacheLimits.updateValue(limit, forKey: String(part[..<end].trimmed)) == nil
                 else { throw Refusal(allowed: cacheLimitRange) }
             }
-        }
+        },
     ]
 
     private static let allowedCacheLimits = ByteCount.kibibytes(1)...ByteCount.gibibytes(1 << 20)

@@ -153,11 +153,23 @@ enum MetricCatalogue {
         var loads = MetricFamily("plimsoll_cache_loads_total", .counter, "Loads of missing values, by result")
         var seconds = MetricFamily(
             "plimsoll_cache_load_seconds_total", .counter, "Total time of successful loads")
+        var share = MetricFamily(
+            "plimsoll_cache_share_bytes", .gauge, "Bytes that a cache keeps at the limit, if memory is divided by worth"
+        )
+        var target = MetricFamily(
+            "plimsoll_cache_target_bytes", .gauge, "Share of least load time, towards which the share moves")
+        var marginal = MetricFamily(
+            "plimsoll_cache_marginal_load_ratio", .gauge, "Load time a second that 64 MiB more would save")
         for holder in holders {
             let name = holder.name
             bytes.add(holder.heldBytes, ["cache": name])
             if let held = holder.volatileBytes { volatile.add(held, ["cache": name]) }
             if let most = holder.limitBytes { limit.add(most, ["cache": name]) }
+            if let worth = holder.worth {
+                share.add(worth.shareBytes, ["cache": name])
+                target.add(worth.targetBytes, ["cache": name])
+                marginal.add(worth.more.savedLoadSecondsPerMinute / 60, ["cache": name])
+            }
             guard let cache = holder.cache else { continue }
             entries.add(cache.count, ["cache": name])
             requests.add(cache.hits, ["cache": name, "result": "hit"])
@@ -173,7 +185,9 @@ enum MetricCatalogue {
             loads.add(cache.loadFailures, ["cache": name, "result": "failed"])
             seconds.add(cache.loadTime.inSeconds, ["cache": name])
         }
-        return [bytes, volatile, limit, entries, requests, removals, rejected, loads, seconds]
+        return [
+            bytes, volatile, limit, entries, requests, removals, rejected, loads, seconds, share, target, marginal,
+        ]
     }
 
     private static func tasks(_ tasks: TasksStatus) -> [MetricFamily] {

@@ -107,6 +107,35 @@ extension StatusPage {
           return parts;
         }
 
+        // Misses by the size of a cache, today's share and the best.
+        function drawCurve(place, worth, name) {
+          const width = Math.max(200, place.clientWidth), height = Number(place.getAttribute("height"));
+          const left = 44, right = width - 6, roof = 8, floor = height - 20;
+          const largest = Math.max(1, ...worth.curve.map(point => point.bytes));
+          const x = size => (left + Math.min(1, size / largest) * (right - left)).toFixed(1);
+          const y = ratio => (floor - Math.min(1, Math.max(0, ratio)) * (floor - roof)).toFixed(1);
+          const parts = [];
+          const write = (text, at, height, anchor) => {
+            const element = make("text", { x: at, y: height, "text-anchor": anchor });
+            element.textContent = text;
+            parts.push(element);
+          };
+          for (const ratio of [0, 0.5, 1]) {
+            parts.push(make("path", { class: "grid", d: `M${left} ${y(ratio)}H${right}` }));
+            write(percent(ratio), left - 6, Number(y(ratio)) + 4, "end");
+          }
+          write("0", left, height - 5, "start");
+          write(bytes(largest), right, height - 5, "end");
+          const points = [{ bytes: 0, missRatio: 1 }].concat(worth.curve);
+          parts.push(make("path", { class: "line usage", d: "M" + points.map(point => `${x(point.bytes)} ${y(point.missRatio)}`).join("L") }));
+          for (const [kind, size] of [["limit", worth.shareBytes], ["warning", worth.targetBytes]]) {
+            parts.push(make("path", { class: "line " + kind, d: `M${x(size)} ${roof}V${floor}` }));
+          }
+          place.setAttribute("viewBox", `0 0 ${width} ${height}`);
+          place.setAttribute("aria-label", name);
+          place.replaceChildren(...parts);
+        }
+
         // A table of texts in place: columns are [heading, class], rows lists of text or of { progress, text }. Without rows, a sentence that says so.
         function drawTable(place, caption, columns, rows, empty) {
           if (rows.length === 0) {

@@ -61,6 +61,7 @@ extension StatusPage {
           showMemory(status, memory);
           showTasks(status.tasks);
           showHolders(status.holders);
+          showShares(status);
           showAdmissions(status.admissions);
           showActions(status);
           drawTable(place("signals"), "Signals", [["Signal", ""], ["Live", ""], ["Why", ""]],
@@ -138,6 +139,29 @@ extension StatusPage {
               return [(holder.group ? holder.group + "/" : "") + holder.name + silence, held, holder.limitBytes === undefined ? "none" : bytes(holder.limitBytes)]
                 .concat(counted, [holder.rebuildCost]);
             }), "No purgeable is registered with this manager.");
+        }
+
+        function showShares(status) {
+          const shared = status.holders.filter(holder => holder.worth), curves = place("curves");
+          place("shares").hidden = shared.length === 0;
+          while (curves.children.length > shared.length) curves.lastElementChild.remove();
+          while (curves.children.length < shared.length) {
+            const figure = document.createElement("figure"), chart = make("svg", { role: "img", height: 110 });
+            figure.append(document.createElement("figcaption"), chart);
+            curves.append(figure);
+          }
+          const effect = change => (change.savedLoadSecondsPerMinute < 0 ? "costs " : "saves ") + span(Math.abs(change.savedLoadSecondsPerMinute));
+          shared.forEach(({ name, worth }, index) => {
+            const [caption, chart] = curves.children[index].children;
+            const text = `${name}: ${bytes(worth.shareBytes)}, best ${bytes(worth.targetBytes)}. 64 MiB more ${effect(worth.more)}, 64 MiB less ${effect(worth.less)}`;
+            setText(caption, text);
+            drawCurve(chart, worth, text);
+          });
+          const move = status.moves?.at(-1);
+          setText(place("moves"), !move ? "No share has moved so far."
+            : `Last move, ${span(Math.max(0, status.atSeconds - move.atSeconds))} ago: `
+              + move.changes.map(one => `${one.name} from ${bytes(one.beforeBytes)} to ${bytes(one.afterBytes)}`).join(", ")
+              + `, which saves ${percent(move.savedShare)} of the load time that memory can save.`);
         }
 
         function refusals(admission) {

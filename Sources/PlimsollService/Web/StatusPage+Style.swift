@@ -20,6 +20,9 @@ extension StatusPage {
         header p { margin: 0; color: var(--dim); }
         h1 { font-size: 20px; margin: 0; }
         h2 { font-size: 15px; margin: 0 0 8px; }
+        h3 { font-size: 14px; margin: 14px 0 0; }
+        .curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: 12px 22px; margin-top: 8px; }
+        .curves figcaption { font-size: 13px; font-variant-numeric: tabular-nums; }
         main { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 14px; padding: 12px 20px 28px; max-width: 1320px; margin: 0 auto; }
         section { background: var(--panel); border: 1px solid var(--edge); border-radius: 8px; padding: 14px 16px; min-width: 0; }
         .wide { grid-column: 1 / -1; }

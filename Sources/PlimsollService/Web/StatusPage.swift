@@ -88,6 +88,12 @@ struct StatusPage {
         <section class="wide" aria-labelledby="caches-title">
         <h2 id="caches-title">Caches and other purgeables</h2>
         <div id="caches"></div>
+        <div id="shares" hidden>
+        <h3>Shares of memory</h3>
+        <p class="note">The curve is the part of the requests that misses, by the size of the cache. The upright line is today's share, the dashed one the best. Saved is load time a minute.</p>
+        <div id="curves" class="curves"></div>
+        <p id="moves" class="note"></p>
+        </div>
         </section>
         <section class="wide" aria-labelledby="admissions-title">
         <h2 id="admissions-title">Admission of work</h2>

@@ -1,10 +1,10 @@
 import Foundation
-import Plimsoll
 import PlimsollLifecycle
 import PlimsollTesting
 import TestSupport
 import Testing
 
+@testable import Plimsoll
 @testable import PlimsollCLI
 @testable import PlimsollService
 
@@ -40,6 +40,10 @@ import Testing
         _ = shedder.begin(.normal)
         answer.status?.admissions = manager.status.admissions
         answer.status?.admissions[0].requests = shed
+        answer.status?.holders[0].worth = AdminTextTests.worth()
+        answer.status?.moves = [
+            MoveStatus(.init(began: .zero, at: .zero, gain: 0.1, changes: [.init(name: "pages", before: 1, after: 2)]))
+        ]
         let line = AdminJSON().line(answer)
         return try #require(JSONSerialization.jsonObject(with: Data(line)) as? [String: Any])
     }

@@ -1,8 +1,8 @@
-import Plimsoll
 import PlimsollLifecycle
 import PlimsollTesting
 import Testing
 
+@testable import Plimsoll
 @testable import PlimsollCLI
 @testable import PlimsollService
 
@@ -56,6 +56,45 @@ import Testing
     @Test func `a column's heading names the counted quantity`() {
         manager.register("sqlite", byteCount: { 4096 }, release: { _ in 0 })
         #expect(AdminText.caches(manager.status.holders).split(separator: "\n")[0].hasSuffix("rebuild cost"))
+    }
+
+    /// A cache of 96 MiB at most, with a share of 32 MiB.
+    static func worth() -> WorthStatus {
+        let curve = MissCurve(
+            requests: 100, points: [.init(bytes: 24 << 20, misses: 50), .init(bytes: 48 << 20, misses: 25), .init(bytes: 96 << 20, misses: 0)])
+        return WorthStatus(CacheWorth(curve: curve, share: 24 << 20, target: 48 << 20, requestsPerSecond: 120, loadTime: 5e7))
+    }
+
+    @Test func `shares are shown with their curves and the effect of another share`() {
+        manager.register("pages\u{1B}", byteCount: { 4096 }, release: { _ in 0 })
+        var holders = manager.status.holders
+        #expect(!AdminText.caches(holders).contains("share"))
+        holders[0].worth = Self.worth()
+        let lines = AdminText.caches(holders).split(separator: "\n").map { $0.split(separator: " ").joined(separator: " ") }
+        #expect(lines.contains("name share best requests load 64 MiB more 64 MiB less"), "\(lines)")
+        // 24 + 64 MiB miss 4.2 % instead of 50 %: 55 of 120 requests a second save 50 ms each. None misses all.
+        #expect(lines.contains("pages\u{FFFD} 24 MiB 48 MiB 120/s 50 ms +165 s -180 s"), "\(lines)")
+        #expect(AdminText.curve(Self.worth(), columns: 8) == "▇▅|▄▃▂▂▁▁")
+        #expect(lines.contains { $0.hasPrefix("pages\u{FFFD} ") && $0.hasSuffix(" 96 MiB") && $0.contains("|") })
+    }
+
+    @Test func `a move of memory is explained`() throws {
+        var status = manager.status
+        let move = Divider.Move(
+            began: .seconds(1), at: .seconds(4), gain: 0.123,
+            changes: [
+                .init(name: "small", before: 5 << 20, after: 3 << 20), .init(name: "same", before: 7, after: 7),
+                .init(name: "pages", before: 32 << 20, after: 34 << 20),
+            ])
+        status.atSeconds = 6
+        status.moves = [MoveStatus(move)]
+        #expect(
+            AdminExplanation(status).sentences.last
+                == "2 s ago, shares of memory moved: \"pages\" from 32 MiB to 34 MiB, \"small\" from 5 MiB to 3 MiB. In the end the move saves 12.3 % of the load time that memory can save."
+        )
+        #expect(AdminExplanation(status, last: 0).sentences.last == "No action so far.")
+        status.moves = nil
+        #expect(AdminExplanation(status).sentences.last == "No action so far.")
     }
 
     @Test(arguments: [

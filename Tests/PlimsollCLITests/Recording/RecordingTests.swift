@@ -84,7 +84,7 @@ import Testing
         ("\n", "not the header of a recording: not a JSON object"),
         (
             "{\"plimsollRecording\":9,\"kernel\":\"\",\"processors\":1,\"support\":\"\",\"liveSignals\":[]}\n",
-            "version 9 of the format; this program reads up to 1"
+            "version 9 of the format; this program reads up to 2"
         ),
         ("", "the file is empty"),
     ])

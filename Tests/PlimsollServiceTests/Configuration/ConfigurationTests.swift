@@ -182,6 +182,16 @@ import Testing
         }
     }
 
+    @Test func `the division of memory is set by a word`() throws {
+        #expect(try ServiceSettings(environment: [:]).policy.division == PressurePolicy.standard.division)
+        #expect(try ServiceSettings(environment: ["PLIMSOLL_CACHES_DIVISION": "Worth"]).policy.division == .byWorth)
+        #expect(try ServiceSettings(environment: ["PLIMSOLL_CACHES_DIVISION": "proportional"]).policy.division == .proportional)
+        #expect(
+            problems(["PLIMSOLL_CACHES_DIVISION": "equal"]) == [
+                "caches.division (PLIMSOLL_CACHES_DIVISION) is \"equal\"; allowed is proportional or worth"
+            ])
+    }
+
     @Test func `limits of caches hold from the start, for caches registered before and after`() throws {
         let early = PurgeableCache<Int, Int>("early", limit: .mebibytes(8)), late = PurgeableCache<Int, Int>("late"),
             other = PurgeableCache<Int, Int>("other")

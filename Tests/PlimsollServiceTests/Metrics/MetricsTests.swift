@@ -112,6 +112,18 @@ import Testing
         #expect(MetricCatalogue.releasableBytes([holder]) == 0)
     }
 
+    @Test func `shares of memory are exported where memory is divided by worth`() {
+        let manager = ResourceManager(source: ScriptedPressureSource()), names = ["share_bytes", "target_bytes", "marginal_load_ratio"]
+        var status = manager.status
+        status.holders = [.example(held: 500, volatile: nil)]
+        #expect(names.allSatisfy { value("plimsoll_cache_\($0)", status) == nil })
+        let curve = MissCurve(requests: 10, points: [.init(bytes: 16 << 20, misses: 5)])
+        status.holders[0].worth = WorthStatus(CacheWorth(curve: curve, share: 0, target: 4096, requestsPerSecond: 40, loadTime: 1e7))
+        // Half of 40 requests a second save 10 ms each.
+        let values = names.map { value("plimsoll_cache_\($0)", status).map { ($0 * 1000).rounded() / 1000 } }
+        #expect(values == [0, 4096, 0.2])
+    }
+
     @Test func `the end of the run before is said once it is known, and stays one series`() async throws {
         let store = MemoryStateStore()
         for (end, isKilled) in [("none", true), ("failed_launch", false), ("clean", true)] {

@@ -16,7 +16,8 @@ import Testing
     private func fleet(_ change: (inout ServiceUnit) -> Void = { _ in }) async throws -> RunningFleet {
         let fleet = try RunningFleet(
             [.shell("web", "exec sleep 1000") { unit in (unit.restart, _) = (.always, change(&unit)) }, .shell("other")], isFaulted: true)
-        #expect(await fleet.waits { fleet.process("web") != nil && fleet.process("other") != nil })
+        let isUp = await fleet.waits { fleet.process("web") != nil && fleet.process("other") != nil }
+        #expect(isUp, "\(fleet.problems) \(fleet.supervisor.reports) \(fleet.records)")
         return fleet
     }
 

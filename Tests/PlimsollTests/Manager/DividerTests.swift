@@ -9,7 +9,7 @@ import Testing
 @Suite struct DividerTests {
     private let policy = PressurePolicy(division: .byWorth)
 
-    /// Requests more of a few popular keys than of others.
+    /// Requests more of a few popular keys than of others, and more keys than the cache has held so far.
     private func request(_ cache: PurgeableCache<Int, Int>, _ count: Int, keys: Int, _ random: inout SeededGenerator) {
         for _ in 0..<count {
             let key = Int.random(in: 0..<keys, using: &random) * Int.random(in: 0..<keys, using: &random) / keys
@@ -43,19 +43,32 @@ import Testing
             await running.available(.mebibytes(500), after: .seconds(11))
             await running.until { dear.counters.sampled.pointee.load(ordering: .relaxed) > 0 }
             for _ in 0..<20 {
-                request(cheap, 30_000, keys: 50_000, &random)
-                request(dear, 30_000, keys: 50_000, &random)
+                request(cheap, 30_000, keys: 500_000, &random)
+                request(dear, 30_000, keys: 500_000, &random)
                 let rounds = running.manager.parts.divider.rounds
                 await running.available(.mebibytes(500), after: .seconds(11))
                 await running.until { running.manager.parts.divider.rounds > rounds }
-                let now = shares(running.manager)
-                if now["dear", default: 0] > now["cheap", default: 0], now["cheap", default: 0] > 0 { break }
+                let now = shares(running.manager), hasMoved = running.manager.status.moves?.isEmpty == false
+                if hasMoved, now["dear", default: 0] > now["cheap", default: 0], now["cheap", default: 0] > 0 { break }
             }
             let last = shares(running.manager)
             #expect(last["dear", default: 0] > last["cheap", default: 0] && last["cheap", default: 0] > 0, "\(last)")
+            let status = running.manager.status, moves = try #require(status.moves)
+            for holder in status.holders {
+                let worth = try #require(holder.worth)
+                #expect(worth.shareBytes == last[holder.name] && worth.requestsPerSecond > 1000)
+                #expect(worth.curve.count == CurveMeter.sizes.count && worth.less.savedLoadSecondsPerMinute <= 0)
+            }
+            // Rounds are eleven seconds apart, so each is a move of its own.
+            #expect(moves.count > 0 && moves.count <= Divider.mostMoves && zip(moves, moves.dropFirst()).allSatisfy { $0.atSeconds < $1.atSeconds })
+            #expect(moves.allSatisfy { $0.changes.first?.name == "dear" && $0.savedShare >= Division.leastGain }, "\(moves)")
             second.cancel()
             #expect(dear.counters.share.pointee.load(ordering: .relaxed) == 0)
             #expect(dear.counters.sampled.pointee.load(ordering: .relaxed) == 0)
+            let rounds = running.manager.parts.divider.rounds
+            await running.available(.mebibytes(500), after: .seconds(11))
+            await running.until { running.manager.parts.divider.rounds > rounds }
+            #expect(running.manager.status.holders.allSatisfy { $0.worth == nil })
             first.cancel()
         }
     }

@@ -12,10 +12,13 @@ private struct PlainS3FIFO {
         var marks = 0
     }
 
+    let mostEntries: Int
     var capacity = 0
     var small: [Entry] = [], main: [Entry] = []
     /// Hashes that left the small queue, the latest last; zero for those that came back.
     var ghosts: [UInt32] = []
+
+    init(entries: Int) { mostEntries = entries }
 
     var cost: Int { (small + main).reduce(0) { $0 + $1.cost } }
     var hashes: Set<UInt32> { Set((small + main).map(\.hash)) }
@@ -36,7 +39,7 @@ private struct PlainS3FIFO {
     mutating func insert(_ hash: UInt32, cost: Int) {
         guard cost <= capacity else { return }
         if change(hash, { $0.cost = cost }) { return evictExcess() }
-        while self.cost + cost > capacity || small.count + main.count == MiniatureCache.mostEntries { evict() }
+        while self.cost + cost > capacity || small.count + main.count == mostEntries { evict() }
         let entry = Entry(hash: hash, cost: cost)
         if forgetGhost(hash) { main.append(entry) } else { small.append(entry) }
     }
@@ -44,7 +47,7 @@ private struct PlainS3FIFO {
     mutating func forgetGhost(_ hash: UInt32) -> Bool {
         guard let place = ghosts.lastIndex(of: hash) else { return false }
         let age = ghosts.count - 1 - place
-        guard age < 128 else { return false }
+        guard age < mostEntries else { return false }
         ghosts[place] = 0
         return age < max(1, (small.count + main.count) * 9 / 10)
     }
@@ -80,20 +83,21 @@ private final class OwnedMiniature {
     private let memory: UnsafeMutableRawPointer
     var cache: MiniatureCache
 
-    init() {
-        memory = .allocate(byteCount: MiniatureCache.byteCount, alignment: 16)
-        memory.initializeMemory(as: UInt8.self, repeating: 0, count: MiniatureCache.byteCount)
-        cache = MiniatureCache(at: memory)
+    init(entries: Int = 112) {
+        let count = MiniatureCache.byteCount(entries: entries)
+        memory = .allocate(byteCount: count, alignment: 16)
+        memory.initializeMemory(as: UInt8.self, repeating: 0, count: count)
+        cache = MiniatureCache(at: memory, entries: entries)
     }
 
     deinit { memory.deallocate() }
 }
 
 @Suite struct MiniatureCacheTests {
-    @Test(arguments: seeds(0..<6))
-    func `any history leaves what a plain S3-FIFO holds`(seed: UInt64) {
-        var random = SeededGenerator(seed: seed), plain = PlainS3FIFO()
-        let miniature = OwnedMiniature(), keys = UInt32.random(in: 8...600, using: &random)
+    @Test(arguments: seeds(0..<4), [112, 240])
+    func `any history leaves what a plain S3-FIFO holds`(seed: UInt64, entries: Int) {
+        var random = SeededGenerator(seed: seed), plain = PlainS3FIFO(entries: entries)
+        let miniature = OwnedMiniature(entries: entries), keys = UInt32.random(in: 8...600, using: &random)
         let mostCost = Int.random(in: 1...50, using: &random), capacity = Int.random(in: 1...4000, using: &random)
         plain.resize(to: capacity)
         miniature.cache.resize(to: capacity)
@@ -132,11 +136,12 @@ private final class OwnedMiniature {
         }
     }
 
-    @Test func `no more than 128 entries, whatever they cost`() {
-        let miniature = OwnedMiniature()
+    @Test(arguments: [112, 240])
+    func `the number of entries is bounded, whatever they cost`(entries: Int) {
+        let miniature = OwnedMiniature(entries: entries)
         miniature.cache.resize(to: 1 << 40)
         for hash in 1...UInt32(1000) { miniature.cache.insert(hash &* 0x9E37_79B9, cost: 0) }
-        #expect(miniature.cache.count == 128 && miniature.cache.cost == 0)
+        #expect(miniature.cache.count == entries && miniature.cache.cost == 0)
         miniature.cache.insert(1, cost: .max)
         #expect(miniature.cache.cost == Int(UInt32.max))
         miniature.cache.resize(to: -1)

@@ -108,7 +108,7 @@ import Testing
 
     @Test func `a cache that does not learn samples nothing`() {
         let cache = cache()
-        #expect(cache.endRound(upTo: 1000) == nil)
+        #expect(cache.endRound(upTo: 1000, at: .zero) == nil)
         for key in 0..<10_000 { _ = cache.value(forKey: key) }
         #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) == 0)
     }
@@ -117,13 +117,13 @@ import Testing
         let cache = cache(), rounds = Counter()
         cache.learn { rounds.add(1) }
         // The first round finds no entry, and the second the cost of entries.
-        _ = cache.endRound(upTo: 250_000)
+        _ = cache.endRound(upTo: 250_000, at: .zero)
         cache.insert(10, forKey: -1)
-        _ = cache.endRound(upTo: 250_000)
+        _ = cache.endRound(upTo: 250_000, at: .zero)
         for _ in 0..<5 {
             for key in 0..<20_000 where cache.value(forKey: key) == nil { cache.insert(10, forKey: key) }
         }
-        let learnt = cache.endRound(upTo: 250_000)?.curve
+        let learnt = cache.endRound(upTo: 250_000, at: .zero)?.curve
         #expect(learnt?.requests == 100_000 && learnt?.isReliable == true)
         // All keys fit into the whole: each missed once. Not an eighth of them fit into an eighth of the memory.
         #expect(learnt.map { abs($0.misses(at: 250_000) / 20_000 - 1) < 0.3 } == true, "\(learnt as Any)")
@@ -131,7 +131,7 @@ import Testing
         #expect(rounds.value >= 5, "a ring each 10,000 requests, about")
         for key in 0..<20_000 { cache.removeValue(forKey: key) }
         for key in 0..<20_000 { _ = cache.value(forKey: key) }
-        let later = cache.endRound(upTo: 250_000)?.curve
+        let later = cache.endRound(upTo: 250_000, at: .zero)?.curve
         // Of 20,000 look-ups each missed, beside as many misses of the 100,000 before.
         #expect(later.map { $0.misses(at: 250_000) > 30_000 } == true, "\(learnt as Any), then \(later as Any)")
     }
@@ -140,13 +140,13 @@ import Testing
         let cache = PurgeableCache<Int, String>("learning") { _, _ in 100 }
         cache.learn {}
         cache.insert("", forKey: -1)
-        _ = cache.endRound(upTo: 10_000_000)
+        _ = cache.endRound(upTo: 10_000_000, at: .zero)
         for key in 0..<50_000 {
             cache.insert("value \(key)", forKey: key)
             _ = cache.withValue(forKey: key) { $0.count }
             _ = cache.value(forKey: key)
         }
-        let learnt = cache.endRound(upTo: 10_000_000)?.curve
+        let learnt = cache.endRound(upTo: 10_000_000, at: .zero)?.curve
         #expect(learnt?.requests == 100_000 && learnt.map { $0.misses(at: 10_000_000) < 5000 } == true, "\(learnt as Any)")
     }
 
@@ -154,9 +154,9 @@ import Testing
         let cache = cache()
         for key in 0..<10_000 { _ = cache.value(forKey: key) }
         cache.learn {}
-        #expect(cache.endRound(upTo: 1000)?.curve.requests == 0)
+        #expect(cache.endRound(upTo: 1000, at: .zero)?.curve.requests == 0)
         for key in 0..<100 { _ = cache.value(forKey: key) }
-        #expect(cache.endRound(upTo: 1000)?.curve.requests == 100)
+        #expect(cache.endRound(upTo: 1000, at: .zero)?.curve.requests == 100)
     }
 
     @Test func `a request for what was requested just before is noted once, unless removed in between`() {
@@ -169,18 +169,18 @@ import Testing
     @Test func `a cache that stops forgets`() {
         let cache = cache()
         cache.learn {}
-        _ = cache.endRound(upTo: 1000)
+        _ = cache.endRound(upTo: 1000, at: .zero)
         #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) > 0)
         cache.learn(onRound: nil)
-        #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) == 0 && cache.endRound(upTo: 1000) == nil)
+        #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) == 0 && cache.endRound(upTo: 1000, at: .zero) == nil)
     }
 
     @Test func `the load time is the mean of the loads`() throws {
         let cache = cache()
         cache.learn {}
-        #expect(cache.endRound(upTo: 1000).map { $0.loadTime == nil } == true)
+        #expect(cache.endRound(upTo: 1000, at: .zero).map { $0.loadTime == nil } == true)
         for key in 0..<10 { _ = try cache.valueBlocking(forKey: key) { 1 } }
-        #expect(cache.endRound(upTo: 1000)?.loadTime.map { $0 >= 0 && $0 < 1e9 } == true)
+        #expect(cache.endRound(upTo: 1000, at: .zero)?.loadTime.map { $0 >= 0 && $0 < 1e9 } == true)
     }
 
     @Test func `a load time that jumps by a thousand is noticed within some rounds`() throws {
@@ -190,7 +190,7 @@ import Testing
         func round(_ milliseconds: Int) -> Double? {
             statistics.loads += 100
             statistics.loadTime += .milliseconds(milliseconds * 100)
-            return learning.endRound(statistics, upTo: 1000, meanCost: 10)?.learnt.loadTime
+            return learning.endRound(statistics, upTo: 1000, meanCost: 10, at: .zero)?.learnt.loadTime
         }
         _ = round(1)
         for _ in 0..<50 { #expect(round(1).map { abs($0 - 1e6) < 1 } == true) }

@@ -5,12 +5,11 @@ extension PurgeableCache: SharedPurgeable {
         counters.sampled.pointee.store(learning.set(onRound), ordering: .relaxed)
     }
 
-    package func endRound(upTo bytes: Int) -> Learnt? {
+    package func endRound(upTo bytes: Int, at now: Duration) -> Learnt? {
         let statistics = statistics, count = statistics.count
         let meanCost = count > 0 ? Double(statistics.byteCount) / Double(count) : CurveMeter.usualCost
-        guard let (learnt, threshold) = learning.endRound(statistics, upTo: bytes, meanCost: meanCost) else {
-            return nil
-        }
+        guard let (learnt, threshold) = learning.endRound(statistics, upTo: bytes, meanCost: meanCost, at: now)
+        else { return nil }
         counters.sampled.pointee.store(threshold, ordering: .relaxed)
         return learnt
     }
@@ -69,6 +68,7 @@ final class CurveLearning: Sendable {
         var onRound: (@Sendable () -> Void)?
         /// The cache's statistics at the end of the last round; `nil` before the first.
         var before: CacheStatistics?
+        var endedAt = Duration.zero
         /// Loads and their time in nanoseconds; those of a round weigh less in the next.
         var loads = 0.0
         var loadTime = 0.0
@@ -126,22 +126,25 @@ final class CurveLearning: Sendable {
 
     /// Ends a round with the cache's statistics, and sets the sizes for the next.
     func endRound(
-        _ now: CacheStatistics, upTo bytes: Int, meanCost: Double
+        _ now: CacheStatistics, upTo bytes: Int, meanCost: Double, at time: Duration
     ) -> (learnt: Learnt, threshold: UInt32)? {
         state.withLock { state in
             guard state.meter.isLearning else { return nil }
             // Requests before learning began are no part of the first round.
-            let before = exchange(&state.before, now) ?? now
+            let isFirst = state.before == nil, before = exchange(&state.before, now) ?? now
+            let seconds = (time - exchange(&state.endedAt, time)) / .seconds(1)
             let misses = now.misses &- before.misses, lookUps = now.hits &- before.hits &+ misses
             // While the cache grows or shrinks, its misses belong to no one size.
             let isSteady = abs(now.byteCount &- before.byteCount) < now.byteCount / 10
             let curve = state.meter.endRound(requests: lookUps, misses: isSteady ? misses : nil, held: now.byteCount)
-            state.meter.measure(upTo: bytes, meanCost: meanCost)
+            // While the clock stands still, the rate is unknown.
+            let rate = isFirst || seconds <= 0 ? nil : Double(max(0, lookUps)) / seconds
+            state.meter.measure(upTo: bytes, meanCost: meanCost, perSecond: rate)
             state.loads = state.loads * CurveMeter.memory + Double(max(0, now.loads &- before.loads))
             let loadTime = max(.zero, now.loadTime - before.loadTime)
             state.loadTime = state.loadTime * CurveMeter.memory + Double(loadTime.inNanoseconds)
             let mean = state.loads > 0 ? state.loadTime / state.loads : nil
-            return (Learnt(curve: curve, loadTime: mean), state.meter.threshold)
+            return (Learnt(curve: curve, loadTime: mean, rate: rate), state.meter.threshold)
         }
     }
 }

@@ -21,6 +21,8 @@ package struct HolderStatus: Sendable, Hashable, Codable {
     package var rebuildNanosecondsPerByte: Double?
     /// Cache statistics; `nil` if the purgeable keeps none.
     package var cache: CacheStatistics?
+    /// The cache's share and miss curve; `nil` if memory is not divided by worth, or the curve is not known.
+    package var worth: WorthStatus?
     /// Time for which the purgeable's code has not returned from a call, if a second or more. The other numbers are
     /// then those of the last answer.
     package var unansweredSeconds: Double?
@@ -41,6 +43,7 @@ extension HolderStatus {
         )
         // A purgeable may return any number; JSON cannot express infinity.
         rebuildNanosecondsPerByte = entry.lastRate.flatMap { $0.isFinite ? $0 : nil }
+        worth = entry.worth.withLock { $0 }.map { WorthStatus($0) }
         let inside = entry.gate.timeInside(at: now)
         unansweredSeconds = inside < PurgeablePoll.patience ? nil : inside.inSeconds
     }

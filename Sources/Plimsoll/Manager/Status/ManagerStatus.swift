@@ -26,6 +26,8 @@ public struct ManagerStatus: Sendable, Hashable, Codable {
     /// Counts since the manager was created.
     package var counts: ManagerCounts
     package var actions: [ActionStatus]
+    /// The last moves of memory among caches, oldest first; `nil` from a version without the field.
+    package var moves: [MoveStatus]?
     /// The best support available: `announced`, `ownGroup`, `machine`, `events`, `polling`, `custom` or `inert`, in
     /// falling order of available information.
     public var support: String
