@@ -81,22 +81,28 @@ struct WorthBenchCommand: ParsableCommand {
         return results
     }
 
+    /// Runs of a stream made from a seed. The sample of keys differs from run to run, so the median is reported.
+    private static let sampleRuns = 5
+
     private func reportRobust(_ split: StaticSplit) {
         for (mix, traces) in Streams.robust() {
-            let requests = MixedRequests(mix, traces), result = compare(mix, requests, split)
-            Bench.figure("worth.robust.\(mix.name)", result.toBest, "ratio")
+            let requests = MixedRequests(mix, traces)
+            let results = (0..<Self.sampleRuns).map { _ in compare(mix, requests, split) }
+            Bench.figure("worth.robust.\(mix.name)", median(results.map(\.toBest)) ?? 0, "ratio")
             guard mix.name == "scan-dear" else { continue }
             // The hits of the others, of those that they have with the best division.
             let best = split.best(mix, requests, budget: requests.bytes(of: mix.budget))
-            var hits = 0, bestHits = 0
-            for (index, stream) in requests.streams(mix).enumerated().dropFirst() {
-                hits += stream.requests.count - result.misses[index]
-                bestHits += stream.requests.count - split.misses(stream, bytes: best.shares[index])
+            let others = requests.streams(mix).enumerated().dropFirst()
+            func hits(_ misses: (Int) -> Int) -> Double {
+                Double(others.reduce(0) { $0 + $1.element.requests.count - misses($1.offset) })
             }
-            Bench.figure("worth.robust.scan-neighbours", 100 * Double(hits) / Double(max(1, bestHits)), "percent")
+            let bestHits = hits { split.misses(requests.streams(mix)[$0], bytes: best.shares[$0]) }
+            let kept = results.map { result in 100 * hits { result.misses[$0] } / max(1, bestHits) }
+            Bench.figure("worth.robust.scan-neighbours", median(kept) ?? 0, "percent")
         }
         let (mix, traces) = Streams.shift()
-        Bench.figure("worth.shift.to-static-best", shift(mix, traces, split), "ratio")
+        let ratios = (0..<Self.sampleRuns).map { _ in shift(mix, traces, split) }
+        Bench.figure("worth.shift.to-static-best", median(ratios) ?? 0, "ratio")
     }
 
     /// Returns the cost of the second half of a run in which two caches swap their streams in the middle, to that of

@@ -25,16 +25,21 @@ package struct CurveMeter: ~Copyable {
     private static let fewestEntries = 4.0
     /// Sampled requests a second that take some 0.2 % of a processor: a cache with fewer samples more keys.
     static let freeSamples = 20_000.0
-    /// Weight that a round's counts keep in the next.
-    static let memory = 0.95
+    /// Weight that a round's counts keep in the next, and after a change of the stream of requests.
+    static let memory = 0.95, memoryAfterChange = 0.25
+    /// Change of a size's miss ratio that is a change of the stream if it lasts for some rounds; the sampled requests in a
+    /// round that show a change, and how many times larger than chance it must be. In a single round a loop is anywhere.
+    private static let change = 0.05, changeRounds = 3, changeRequests = 100.0, changeErrors = 3.0
     /// Sampled requests of a size that are remembered, if a round has few of them.
     private static let sample = 200.0
     /// Least number of sampled requests, and of entries in the largest miniature, to draw conclusions from.
     private static let leastRequests = 32.0, leastEntries = 32
     /// A larger size is wrong.
     private static let mostBytes = 1 << 50
-    /// Change of the sampled part that is worth a change: fewer keys at once, more keys not as soon, because what was
-    /// learnt is lost then.
+    /// Part of the entries that the sampled keys fill, so that a slow growth of the size changes the sample seldom.
+    private static let filled = 0.8
+    /// Changes of the sampled part that are worth a change where the rate of requests asks for fewer keys, and where more
+    /// would do: what was learnt is lost then.
     private static let fewer = 1.5, more = 3.0
 
     private struct Miniature {
@@ -49,11 +54,30 @@ package struct CurveMeter: ~Copyable {
         var seen = 0.0
         var requests = 0.0
         var misses = 0.0
-        /// Requests at the begin of the round.
-        var before = 0.0
+        /// Requests and misses at the begin of the round.
+        var before = (requests: 0.0, misses: 0.0)
 
-        /// Weight that the counts keep in the next round.
-        var memory: Double { max(CurveMeter.memory, 1 - (requests - before) / CurveMeter.sample) }
+        /// Rounds in a row with more misses than before; negative for fewer.
+        var changes = 0
+
+        /// True if for some rounds more requests, or fewer, have missed than before.
+        var hasChanged: Bool { abs(changes) >= CurveMeter.changeRounds }
+
+        /// Returns 1 if in this round more requests missed than in those before, -1 if fewer did, else 0.
+        var change: Int {
+            let now = (requests: requests - before.requests, misses: misses - before.misses)
+            guard min(now.requests, before.requests) >= CurveMeter.changeRequests else { return 0 }
+            let usual = before.misses / before.requests, chance = min(max(usual, 0.05), 0.95)
+            let error = (chance * (1 - chance) / now.requests).squareRoot()
+            let difference = now.misses / now.requests - usual
+            guard abs(difference) > max(CurveMeter.change, CurveMeter.changeErrors * error) else { return 0 }
+            return difference > 0 ? 1 : -1
+        }
+
+        /// Weight that the counts keep in the next round. Few requests of a size are remembered for longer.
+        func memory(_ usual: Double) -> Double {
+            usual < CurveMeter.memory ? usual : max(usual, 1 - (requests - before.requests) / CurveMeter.sample)
+        }
 
         /// Samples another part of the keys.
         mutating func sample(_ wanted: Double) {
@@ -61,7 +85,8 @@ package struct CurveMeter: ~Copyable {
             cache.keep { CurveMeter.position(of: $0) <= threshold }
             // Of fewer keys there would have been so many fewer requests. More keys are yet unknown to the cache.
             let kept = isMore || part == 0 ? 0 : wanted / part
-            (requests, misses, before) = (requests * kept, misses * kept, before * kept)
+            (requests, misses) = (requests * kept, misses * kept)
+            before = (before.requests * kept, before.misses * kept)
             if isMore { seen = 0 }
             (self.part, self.threshold) = (wanted, threshold)
         }
@@ -137,8 +162,12 @@ package struct CurveMeter: ~Copyable {
         let most = min(1, max(busy, self.rate > 0 ? Self.freeSamples / self.rate : 0))
         for index in miniatures.indices {
             let size = Self.sizes[index] * Double(largest)
-            let wanted = min(most, Double(Self.entries[index]) * cost / size), part = miniatures[index].part
-            if part > wanted * Self.fewer || part * Self.more < wanted { miniatures[index].sample(wanted) }
+            // With more keys than entries, the miniature would stand for a smaller size.
+            let fitting = Double(Self.entries[index]) * cost / size, part = miniatures[index].part
+            let wanted = min(most, fitting * Self.filled)
+            if part > fitting || part > most * Self.fewer || part * Self.more < wanted {
+                miniatures[index].sample(wanted)
+            }
             let capacity = size * miniatures[index].part
             miniatures[index].isTooSmall = capacity < Self.fewestEntries * cost
             miniatures[index].cache.resize(to: Int(min(capacity, 1e15)))
@@ -184,19 +213,25 @@ package struct CurveMeter: ~Copyable {
     ///
     /// - Parameters:
     ///   - count: requests in the round, sampled or not.
-    ///   - misses: those that found nothing, in a cache that held `held` bytes; `nil` if the cache held now more, now
-    ///     less.
-    package mutating func endRound(requests count: Int, misses: Int?, held: Int) -> MissCurve {
-        requests = requests * Self.memory + Double(max(0, count))
-        if let misses {
-            real.misses = real.misses * Self.memory + Double(max(0, misses))
-            real.requests = real.requests * Self.memory + Double(max(0, count))
+    ///   - missed: those that found nothing.
+    ///   - held: bytes that the cache held throughout; `nil` if the cache held now more, now less.
+    package mutating func endRound(requests count: Int, misses missed: Int, held: Int?) -> MissCurve {
+        let count = max(0, count), missed = max(0, missed)
+        // Another stream has another curve, so most of what was learnt is forgotten.
+        for index in miniatures.indices {
+            let change = miniatures[index].change, changes = miniatures[index].changes
+            miniatures[index].changes = changes * change < 0 ? change : change == 0 ? 0 : changes + change
+        }
+        let kept = miniatures.contains { $0.hasChanged } ? Self.memoryAfterChange : Self.memory
+        requests = requests * kept + Double(count)
+        if held != nil {
+            real = (real.requests * kept + Double(count), real.misses * kept + Double(missed))
         } else {
             real = (0, 0)
         }
-        var points: [MissCurve.Point] = []
+        var points: [MissCurve.Point] = [], parts: [Double] = []
         for index in miniatures.indices {
-            miniatures[index].seen += Double(max(0, count))
+            miniatures[index].seen += Double(count)
             let miniature = miniatures[index]
             // By the sampled part of keys, not of requests: a popular key in the sample, or none, then changes only the
             // hits (as SHARDS-adj: Waldspurger et al., FAST 2015).
@@ -204,14 +239,16 @@ package struct CurveMeter: ~Copyable {
             let ratio = miniature.requests > 0 ? min(1, miniature.misses / seen) : 1
             if !miniature.isTooSmall {
                 points.append(.init(bytes: Int(Self.sizes[index] * Double(largest)), misses: requests * ratio))
+                parts.append(miniature.part)
             }
-            miniatures[index].forget(miniature.memory)
-            miniatures[index].before = miniatures[index].requests
+            miniatures[index].forget(miniature.memory(kept))
+            miniatures[index].before = (miniatures[index].requests, miniatures[index].misses)
         }
         let isReliable = miniatures.last.map {
             $0.requests >= Self.leastRequests * Self.memory && $0.cache.count >= Self.leastEntries
         }
         let curve = MissCurve(requests: requests, points: points, isReliable: isReliable ?? false)
-        return real.requests > 0 ? curve.through(misses: requests * real.misses / real.requests, at: held) : curve
+        guard let held, real.requests > 0 else { return curve }
+        return curve.through(misses: requests * real.misses / real.requests, at: held, parts: parts)
     }
 }

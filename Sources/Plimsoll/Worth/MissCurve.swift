@@ -43,15 +43,34 @@ package struct MissCurve: Sendable, Hashable {
         return before.misses
     }
 
-    /// Returns the curve scaled so that there are `misses` at that size, by a factor of two at most: what a sample gets
-    /// wrong at one size, for the keys that happen to be in it, is wrong at others as well.
-    func through(misses: Double, at bytes: Int) -> MissCurve {
-        let estimate = self.misses(at: bytes)
-        guard estimate > 0, misses > 0 else { return self }
-        let factor = min(2, max(0.5, misses / estimate))
-        return MissCurve(
-            requests: requests,
-            points: points.map { Point(bytes: $0.bytes, misses: min(requests, $0.misses * factor)) },
-            isReliable: isReliable)
+    /// Fall of the misses from one point to the next, as part of the requests, within which a curve is taken for a slope.
+    private static let slope = 0.25
+
+    /// Returns the curve corrected by what the cache itself has missed at that size.
+    ///
+    /// On a slope the curve is scaled, by a factor of two at most: what a sample gets wrong at one size, for the keys that
+    /// happen to be in it, is wrong at others as well, as far as the same keys are in their samples. Where the misses fall steeply, as for a loop that nearly fits, the
+    /// size at which they fall is not known, and the cache's own misses become a point.
+    ///
+    /// - Parameter parts: the parts of the keys that were sampled for each point. Each sample contains those of smaller
+    ///   parts.
+    func through(misses: Double, at bytes: Int, parts: [Double]) -> MissCurve {
+        guard bytes > 0, let largest = points.last, bytes <= largest.bytes else { return self }
+        let above = points.first { $0.bytes >= bytes }?.misses ?? 0
+        let below = points.last { $0.bytes <= bytes }?.misses ?? requests
+        let isSlope = below - above <= Self.slope * requests
+        let expected = isSlope ? self.misses(at: bytes) : min(max(misses, above), below)
+        let factor = expected > 0 && misses > 0 ? min(2, max(0.5, misses / expected)) : 1
+        let part = zip(points, parts).first { $0.0.bytes >= bytes }?.1 ?? 0
+        var scaled = zip(points, parts).map { point, own in
+            // What a part of the sample gets wrong is wrong with the whole by that part.
+            let share = own > 0 ? min(1, part / own) : 1
+            return Point(bytes: point.bytes, misses: min(requests, point.misses * (1 + (factor - 1) * share)))
+        }
+        if !isSlope {
+            scaled.removeAll { $0.bytes == bytes }
+            scaled.append(Point(bytes: bytes, misses: min(requests, expected * factor)))
+        }
+        return MissCurve(requests: requests, points: scaled, isReliable: isReliable)
     }
 }

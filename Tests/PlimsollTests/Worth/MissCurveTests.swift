@@ -25,10 +25,29 @@ import Testing
         #expect(curve.requests == 0 && curve.points == [.init(bytes: 10, misses: 0)] && curve.misses(at: 5) == 0)
     }
 
-    @Test func `a curve is scaled to go through what the cache itself has missed`() {
-        #expect(Self.curve.through(misses: 30, at: 25).points.map(\.misses) == [45, 15])
-        #expect(Self.curve.through(misses: 100, at: 25).points.map(\.misses) == [100, 40], "by a factor of two at most")
-        #expect(Self.curve.through(misses: 0, at: 25) == Self.curve)
+    @Test(
+        arguments: [
+            // On the slope between 10 and 40 bytes all is scaled, at most by two.
+            (30, 25, [45, 15]), (100, 25, [120, 40]), (5, 25, [30, 10]), (0, 25, [60, 20]), (30, 40, [90, 30]),
+            // The fall from no memory to 10 bytes is a cliff: between the points next to it the misses become a point.
+            (70, 5, [70, 60, 20]), (60, 5, [60, 60, 20]), (30, 5, [30, 30, 10]),
+            // Nothing is said of larger sizes, nor by a cache without memory.
+            (30, 41, [60, 20]), (30, 0, [60, 20]),
+        ] as [(Double, Int, [Double])])
+    func `a curve is corrected by what the cache itself has missed`(misses: Double, bytes: Int, expected: [Double]) {
+        // With a fall of 35 of 100 between the points the slope would be a cliff.
+        var curve = MissCurve(requests: 200, points: [.init(bytes: 10, misses: 60), .init(bytes: 40, misses: 20)])
+        if bytes == 5 { curve = MissCurve(requests: 100, points: curve.points) }
+        let corrected = curve.through(misses: misses, at: bytes, parts: [0.5, 0.5])
+        #expect(corrected.requests == curve.requests && corrected.points.count == expected.count)
+        for (point, expected) in zip(corrected.points, expected) { #expect(abs(point.misses - expected) < 1e-9, "\(corrected)") }
+    }
+
+    @Test func `a larger sample is corrected less`() {
+        let curve = MissCurve(requests: 200, points: [.init(bytes: 10, misses: 60), .init(bytes: 40, misses: 20)])
+        #expect(curve.through(misses: 30, at: 40, parts: [0.4, 0.1]).points.map(\.misses) == [67.5, 30])
+        #expect(curve.through(misses: 90, at: 10, parts: [0.4, 0.1]).points.map(\.misses) == [90, 30])
+        #expect(curve.through(misses: 90, at: 10, parts: [0, 0]).points.map(\.misses) == [90, 30])
     }
 
     @Test func `a curve without points has a miss for each request`() {
@@ -108,7 +127,7 @@ import Testing
         let young = curve((0..<500).map { UInt32($0) }, upTo: 100_000, meanCost: 100) { _ in 100 }
         #expect(!young.isReliable)
         var meter = CurveMeter()
-        let stopped = meter.endRound(requests: 5, misses: nil, held: 0)
+        let stopped = meter.endRound(requests: 5, misses: 0, held: nil)
         #expect(!stopped.isReliable && stopped.points.isEmpty)
     }
 
@@ -122,11 +141,11 @@ import Testing
             if CurveMeter.position(of: hash) <= threshold { _ = meter.lookUp(hash) }
         }
         meter.measure(upTo: 5 << 18, meanCost: 100)
-        let kept = meter.endRound(requests: 100_000, misses: nil, held: 0)
+        let kept = meter.endRound(requests: 100_000, misses: 0, held: nil)
         #expect(kept.points.last?.misses ?? 0 > 90_000 && kept.points.last?.bytes == 5 << 18)
         meter.measure(upTo: 1 << 30, meanCost: 100)
         // As long as a size has seen nothing, each request counts as a miss.
-        #expect(meter.endRound(requests: 1000, misses: nil, held: 0).points.last.map { $0.misses > 0 } == true)
+        #expect(meter.endRound(requests: 1000, misses: 0, held: nil).points.last.map { $0.misses > 0 } == true)
     }
 
     @Test func `the state of a cache takes at most 24 KiB`() {
@@ -136,7 +155,7 @@ import Testing
     @Test(
         arguments: [
             // The smallest size has room for 112 entries, so for all keys of as many.
-            (nil, 0.02), (1e9, 0.02), (20_000, 1), (200_000, 0.1), (1000, 1), (0, 0.02), (.infinity, 0.02), (.nan, 0.02), (-1, 0.02),
+            (nil, 0.02), (1e9, 0.02), (20_000, 0.8), (200_000, 0.1), (1000, 0.8), (0, 0.02), (.infinity, 0.02), (.nan, 0.02), (-1, 0.02),
         ] as [(Double?, Double)])
     func `the less busy a cache, the more keys are sampled`(rate: Double?, most: Double) {
         var meter = CurveMeter()
@@ -153,7 +172,7 @@ import Testing
         meter.start()
         meter.measure(upTo: entries * 100, meanCost: 100)
         #expect(abs(Double(meter.threshold) / Double(UInt32.max) - part) < 1e-6)
-        #expect(meter.endRound(requests: 1000, misses: nil, held: 0).points.count == points)
+        #expect(meter.endRound(requests: 1000, misses: 0, held: nil).points.count == points)
     }
 
     @Test func `a cache that becomes busy samples fewer keys, and keeps the curve`() {
@@ -168,11 +187,11 @@ import Testing
                 _ = meter.lookUp(hash)
             }
         }
-        let before = meter.endRound(requests: 12_000, misses: nil, held: 0), threshold = meter.threshold
+        let before = meter.endRound(requests: 12_000, misses: 0, held: nil), threshold = meter.threshold
         #expect(abs(before.misses(at: bytes) - 3000) < 600)
         meter.measure(upTo: bytes, meanCost: 100, perSecond: 100_000)
         #expect(meter.threshold < threshold / 2)
-        let after = meter.endRound(requests: 0, misses: nil, held: 0)
+        let after = meter.endRound(requests: 0, misses: 0, held: nil)
         #expect(after.isReliable)
         for size in [bytes / 64, bytes / 2, bytes] {
             #expect(abs(after.misses(at: size) / after.requests - before.misses(at: size) / before.requests) < 0.01)
@@ -183,6 +202,71 @@ import Testing
         #expect(meter.threshold == small)
         for _ in 0..<50 { meter.measure(upTo: bytes, meanCost: 100, perSecond: 1000) }
         #expect(meter.threshold > small)
+    }
+
+    /// Feeds keys to a meter as hashes, each of 100 bytes.
+    private func request(_ meter: inout CurveMeter, _ keys: some Sequence<UInt32>) {
+        for key in keys {
+            let hash = key &* 0x85EB_CA6B
+            if meter.lookUp(hash) { meter.insert(hash, cost: 100) }
+        }
+    }
+
+    @Test(arguments: seeds(0..<2))
+    func `a size that grows is not stood for by fewer entries than it has`(seed: UInt64) {
+        var meter = CurveMeter(), random = SeededGenerator(seed: seed)
+        meter.start()
+        // Each step is too small to be worth a sample of its own, if all fitted.
+        for entries in [10_000, 11_500, 13_000, 14_500] { meter.measure(upTo: entries * 100, meanCost: 100, perSecond: 1000) }
+        let keys: UInt32 = 20_000
+        for count in [100_000, 100_000] {
+            request(&meter, (0..<count).map { _ in UInt32.random(in: 0..<keys, using: &random) })
+            let curve = meter.endRound(requests: count, misses: 0, held: nil)
+            guard count == 100_000, curve.requests > 150_000 else { continue }
+            // All keys are alike, so a cache has hits for as many of them as there are entries.
+            for point in curve.points.suffix(3) {
+                let expected = 1 - Double(point.bytes) / 100 / Double(keys)
+                #expect(abs(point.misses / curve.requests - expected) < 0.08, "\(point.bytes): \(point.misses / curve.requests), \(expected)")
+            }
+        }
+    }
+
+    @Test func `another stream of requests is learnt within some rounds`() {
+        var meter = CurveMeter()
+        meter.start()
+        meter.measure(upTo: 2000 * 100, meanCost: 100, perSecond: 1000)
+        var next: UInt32 = 0
+        func round(_ keys: [UInt32]) -> Double {
+            request(&meter, keys)
+            let curve = meter.endRound(requests: keys.count, misses: 0, held: nil)
+            return curve.misses(at: 2000 * 100) / curve.requests
+        }
+        // A scan misses always, then a few keys are all that is asked for.
+        for _ in 0..<30 {
+            #expect(round(Array(next..<next + 5000)) > 0.95)
+            next += 5000
+        }
+        let ratios = (0..<8).map { _ in round((0..<5000).map { next + UInt32($0 % 500) }) }
+        #expect(ratios[0] > 0.7 && ratios[7] < 0.1, "a single round may be chance: \(ratios)")
+    }
+
+    @Test func `a loop whose halves take turns is no change of the stream`() {
+        var meter = CurveMeter(), kept = [Double]()
+        meter.start()
+        meter.measure(upTo: 2000 * 100, meanCost: 100, perSecond: 1000)
+        // One round is all hits, the next all misses.
+        var next: UInt32 = 1 << 20
+        for round in 0..<40 {
+            if round % 2 == 0 {
+                request(&meter, (0..<5000).map { UInt32($0 % 500) })
+            } else {
+                request(&meter, next..<next + 5000)
+                next += 5000
+            }
+            let curve = meter.endRound(requests: 5000, misses: 0, held: nil)
+            kept.append(curve.misses(at: 2000 * 100) / curve.requests)
+        }
+        #expect(kept.suffix(10).allSatisfy { $0 > 0.4 && $0 < 0.6 }, "\(kept)")
     }
 
     @Test func `worst costs and sizes trap nowhere`() {

@@ -134,9 +134,12 @@ final class CurveLearning: Sendable {
             let isFirst = state.before == nil, before = exchange(&state.before, now) ?? now
             let seconds = (time - exchange(&state.endedAt, time)) / .seconds(1)
             let misses = now.misses &- before.misses, lookUps = now.hits &- before.hits &+ misses
-            // While the cache grows or shrinks, its misses belong to no one size.
-            let isSteady = abs(now.byteCount &- before.byteCount) < now.byteCount / 10
-            let curve = state.meter.endRound(requests: lookUps, misses: isSteady ? misses : nil, held: now.byteCount)
+            // While the cache grows or shrinks, its misses belong to no one size: a loop has hits in a cache that grows,
+            // and none at that size once the cache evicts.
+            let evictions = now.evictions &- before.evictions
+            let isSteady =
+                abs(now.byteCount &- before.byteCount) < now.byteCount / 10 && evictions >= misses - misses / 4
+            let curve = state.meter.endRound(requests: lookUps, misses: misses, held: isSteady ? now.byteCount : nil)
             // While the clock stands still, the rate is unknown.
             let rate = isFirst || seconds <= 0 ? nil : Double(max(0, lookUps)) / seconds
             state.meter.measure(upTo: bytes, meanCost: meanCost, perSecond: rate)
