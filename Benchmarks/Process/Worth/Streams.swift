@@ -40,6 +40,20 @@ enum Streams {
         ]
     }
 
+    /// Three caches, two of which swap their streams in the middle of the run.
+    static func trade() -> (mix: Mix, traces: [TraceFile]) {
+        let traces = [
+            zipf("first", keys: 5000, seed: 3), zipf("second", keys: 80_000, skew: 0.7, seed: 4),
+            zipf("third", keys: 4000, seed: 5),
+        ]
+        let caches = traces.map { Mix.Cache(name: $0.name, trace: $0.name, loadMicroseconds: 1000) }
+        return (
+            Mix(
+                "trade", caches, budget: .bytes(20_000 * Int(MixedRequests.usualCost)),
+                shifts: [.init(at: 0.5, first: "first", second: "second")]), traces
+        )
+    }
+
     /// Two caches that swap their streams in the middle of the run.
     static func shift() -> (mix: Mix, traces: [TraceFile]) {
         let traces = [zipf("narrow", keys: 5000, seed: 3), zipf("wide", keys: 80_000, skew: 0.7, seed: 4)]

@@ -26,6 +26,7 @@ struct WorthBenchCommand: ParsableCommand {
 
     @Option(help: "Runs of the measurement of time.") var runs = 9
 
+    @Option(help: "Draw three caches that trade memory into this SVG file, and run nothing else.") var drawing: String?
     @Option(help: "Requests a second in all, on a clock that the requests move.") var rate = 20_000.0
 
     func validate() throws {
@@ -36,6 +37,10 @@ struct WorthBenchCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
+            if let drawing {
+                let (mix, traces) = Streams.trade()
+                return try File.write(SharesChart(mix, traces, rate: rate).svg, to: drawing)
+            }
             let library = try traces.map { try TraceLibrary($0) }, split = StaticSplit()
             if let mix, let library {
                 let mix = try Mix(file: mix)

@@ -1,10 +1,12 @@
 import Plimsoll
 
 /// Elements of a drawing, with text escaped.
-struct SVG {
+package struct SVG {
     private var body = ""
 
-    static func escaped(_ text: String) -> String {
+    package init() {}
+
+    package static func escaped(_ text: String) -> String {
         var result = ""
         for character in printable(text) {
             switch character {
@@ -20,17 +22,17 @@ struct SVG {
     }
 
     /// Returns a coordinate: never an exponent or a word, for any input.
-    static func coordinate(_ value: Double) -> String {
+    package static func coordinate(_ value: Double) -> String {
         value.isFinite ? Text.number(min(1e6, max(-1e6, value)), decimals: 2) : "0"
     }
 
-    mutating func line(_ from: (x: Double, y: Double), _ to: (x: Double, y: Double), _ style: String) {
+    package mutating func line(_ from: (x: Double, y: Double), _ to: (x: Double, y: Double), _ style: String) {
         let c = Self.coordinate
         body +=
             "<line x1=\"\(c(from.x))\" y1=\"\(c(from.y))\" x2=\"\(c(to.x))\" y2=\"\(c(to.y))\" class=\"\(style)\"/>\n"
     }
 
-    mutating func path(_ points: [(x: Double, y: Double)], _ style: String) {
+    package mutating func path(_ points: [(x: Double, y: Double)], _ style: String) {
         guard points.count > 1 else { return }
         let steps = points.enumerated().map {
             "\($0 == 0 ? "M" : "L")\(Self.coordinate($1.x)) \(Self.coordinate($1.y))"
@@ -39,7 +41,8 @@ struct SVG {
     }
 
     /// Adds a rectangle. `title` is the tooltip.
-    mutating func rectangle(x: Double, y: Double, width: Double, height: Double, _ style: String, title: String) {
+    package mutating func rectangle(x: Double, y: Double, width: Double, height: Double, _ style: String, title: String)
+    {
         let c = Self.coordinate
         body +=
             "<rect x=\"\(c(x))\" y=\"\(c(y))\" width=\"\(c(max(0, width)))\" height=\"\(c(height))\" class=\"\(style)\">"
@@ -47,21 +50,21 @@ struct SVG {
     }
 
     /// Defines a hatch pattern of the style `hatchline`, for areas with `fill: url(#hatch)`.
-    mutating func hatching() {
+    package mutating func hatching() {
         body +=
             "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
         body += "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" class=\"hatchline\"/></pattern></defs>\n"
     }
 
-    enum Anchor: String { case start, middle, end }
+    package enum Anchor: String { case start, middle, end }
 
-    mutating func text(_ text: String, x: Double, y: Double, _ style: String = "", anchor: Anchor = .start) {
+    package mutating func text(_ text: String, x: Double, y: Double, _ style: String = "", anchor: Anchor = .start) {
         let place = "x=\"\(Self.coordinate(x))\" y=\"\(Self.coordinate(y))\" text-anchor=\"\(anchor.rawValue)\""
         body += "<text \(place) class=\"\(style)\">\(Self.escaped(text))</text>\n"
     }
 
     /// Returns the whole document.
-    func document(width: Int, height: Int, title: String, description: String, style: String) -> String {
+    package func document(width: Int, height: Int, title: String, description: String, style: String) -> String {
         """
         <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 \(width) \(height)" role="img" aria-labelledby="title desc">
         <title id="title">\(Self.escaped(title))</title>
