@@ -1,4 +1,6 @@
+import Foundation
 import Plimsoll
+import PlimsollTesting
 import Testing
 
 @testable import PlimsollCLI
@@ -25,6 +27,18 @@ import Testing
         #expect(recording.header == header)
         #expect(recording.readings == readings)
         #expect(recording.problem == nil)
+    }
+
+    @Test func `a recorded burst that leaves a third of the limit raises no level`() throws {
+        // A service with a fixed bound under `make bench-end-to-end`. The first policy warned and released at 22.6 s.
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let file = root.appending(path: "docs/benchmarks/burst-1.jsonl")
+        let recording = try Recording(parsing: String(contentsOf: file, encoding: .utf8))
+        #expect(recording.problem == nil && recording.readings.count == 249)
+        #expect(recording.readings.map(\.usage).max().map { $0 > .mebibytes(170) } == true)
+        let outcome = Simulation().run(recording.readings)
+        #expect(outcome.steps.allSatisfy { $0.assessment.level == .normal && $0.actions.isEmpty })
     }
 
     @Test func `a file without readings is a recording`() throws {
