@@ -83,7 +83,7 @@ enum AdminText {
         guard !worth.isEmpty else { return table }
         let shares = worth.map { name, worth in
             [
-                name, size(worth.shareBytes), size(worth.targetBytes), "\(Text.number(worth.requestsPerSecond))/s",
+                name, size(worth.shareBytes), size(worth.targetBytes), rate(worth.requestsPerSecond),
                 duration(worth.loadSeconds), saved(worth.more), saved(worth.less),
             ]
         }
@@ -97,6 +97,10 @@ enum AdminText {
             "Misses from no memory to the size at the right; | is the share:",
             Text.table(["name", "miss ratio", "size"], curves, numeric: false),
         ].joined(separator: "\n\n")
+    }
+
+    private static func rate(_ perSecond: Double) -> String {
+        Text.number(perSecond, decimals: abs(perSecond) < 100 ? 1 : 0) + "/s"
     }
 
     private static func saved(_ change: WorthStatus.Change) -> String {

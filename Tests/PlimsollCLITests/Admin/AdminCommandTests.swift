@@ -22,6 +22,8 @@ import Testing
         (["explain", "unit"], "a UNIT needs --audit FILE"), (["explain", "--audit", "file"], "--audit FILE needs a UNIT"),
         (["explain", "unit", "--audit", "file", "--socket", "/s"], "--socket, --json and --last are for a running service"),
         (["explain", "--last", "0"], "allowed is 1 to 256"), (["top", "--interval", "0"], "allowed are seconds from 0.1 to 10"),
+        (["size", "file", "--socket", "/s"], "FILE is read; --socket and --json are for a running service"),
+        (["record", "file", "--socket", "/s"], "--socket is for --caches"),
     ])
     func `senseless arguments are refused with a list of allowed values`(arguments: [String], sentence: String) {
         do {
@@ -39,7 +41,8 @@ import Testing
         ["explain", "unit", "--audit", "file"],
         ["explain"], ["explain", "--last", "5", "--json"], ["purge", "--all"], ["purge", "--bytes", "64M", "--up-to", "cheap"],
         ["status", "--socket", "/s"],
-        ["top", "--interval", "0.5"], ["caches", "--json"], ["tasks"],
+        ["top", "--interval", "0.5"], ["caches", "--json"], ["tasks"], ["size"],
+        ["size", "file"], ["size", "--socket", "/s", "--json"], ["record", "file", "--caches", "--socket", "/s"],
     ])
     func `the command line distinguishes the old uses from the new ones`(arguments: [String]) throws {
         _ = try PlimsollCommand.parseAsRoot(arguments)
@@ -131,5 +134,49 @@ import Testing
         #expect(output == [#"{"code":"absent","error":"no purgeable with the name \"imagse\" is registered; registered: images","ok":false}"#])
         open.stop()
         #expect(try run(["status", "--socket", path]).status == 69)
+    }
+
+    @Test(.needs(isBuilt, "the program has not been built"))
+    func `a service that divides memory by worth is recorded, and its size is told`() async throws {
+        let directory = NSTemporaryDirectory() + "pc-\(UUID().uuidString.prefix(8))", path = directory + "/s"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let policy = PressurePolicy(thresholds: PressureThresholds(burstReserve: 0), division: .byWorth)
+        try await RunningManager.run(policy: policy) { running in
+            let caches = ["pages", "users"].map { name in PurgeableCache<Int, Int>(name) { _, value in value } }
+            let registrations = caches.map { running.manager.register($0) }
+            var random = SeededGenerator(seed: usualSeed(4))
+            for _ in 0..<20 where running.manager.status.holders.contains(where: { $0.worth == nil }) {
+                await running.available(.mebibytes(290), after: .seconds(11))
+                for cache in caches {
+                    for _ in 0..<20_000 {
+                        let draws = (0..<3).map { _ in Double.random(in: 0..<1, using: &random) }
+                        let key = Int(100_000 * draws.reduce(1, *))
+                        if cache.value(forKey: key) == nil { cache.insert(1000, forKey: key) }
+                    }
+                }
+            }
+            let endpoint = AdminEndpoint(manager: running.manager, path: path)
+            try endpoint.start()
+            defer { endpoint.stop() }
+            let table = try run(["caches", "--socket", path]).output
+            #expect(
+                table.contains { $0.hasPrefix("name ") && $0.contains(" share ") } && table.contains { $0.hasPrefix("pages  ") && $0.contains("|") },
+                "\(table)")
+            let now = try run(["size", "--socket", path])
+            #expect(now.status == 0 && now.output.first?.contains("caches with a known curve: pages, users") == true, "\(now)")
+            let file = directory + "/peak.jsonl"
+            #expect(try run(["record", file, "--caches", "--socket", path, "--for", "1.2"]).status == 0)
+            #expect(try Recording(parsing: String(contentsOfFile: file, encoding: .utf8)).caches.count == 2)
+            let recorded = try run(["size", file])
+            // A manual clock stands still, so the memory is that of now.
+            #expect(recorded.status == 0 && recorded.output == now.output, "\(recorded) \(now)")
+            #expect(try run(["replay", file]).status == 0)
+            // A socket that does not answer costs no earlier recording.
+            endpoint.stop()
+            #expect(try run(["record", file, "--caches", "--socket", path, "--for", "1"]).status == 69)
+            #expect(try run(["size", file]).output == recorded.output)
+            withExtendedLifetime(registrations) {}
+        }
     }
 }
