@@ -42,9 +42,12 @@ public protocol TaskHandoff: Sendable {
 
     /// Gives the work back, with a newer checkpoint if given. Throws `lostClaim` like `renew`.
     ///
-    /// - Parameter failure: the reason for which the work failed, and the time after which the work is free again, or
-    ///   set aside after the last attempt. With `nil` the replica had to stop, for `work.reason`: the work is free at
-    ///   once, and the attempt does not count.
+    /// - Parameters:
+    ///   - work: the work, as claimed.
+    ///   - checkpoint: the state from which the next replica continues; `nil` keeps the last one.
+    ///   - failure: the reason for which the work failed, and the time after which the work is free again, or set aside
+    ///     after the last attempt. With `nil` the replica had to stop, for `work.reason`: the work is free at once, and
+    ///     the attempt does not count.
     func release(_ work: HandedOffTask, checkpoint: [UInt8]?, failure: (problem: String, after: Duration)?)
         async throws(TaskHandoffError)
 
