@@ -71,10 +71,10 @@ demo-lifecycle: $(RELEASE) ## A service taken through its life cycle, and drawn 
 test: swift ## The usual tests, also in a virtual machine; REQUIRE=1: what cannot run here is a failure
 	@Tests/parts --then vm
 
-test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, fuzzing, the inert build, all boots, long torture
+test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, fuzzing, the inert build, all boots, docs
 	@Tests/parts --also $(RELEASE) $(SHOP) $(BENCH) --then allocators vm ALL=1 CONFIGURATION=release \
 		TORTURE_READS=2000000
-	@$(MAKE) --no-print-directory inert sanitize histories sim fuzz
+	@$(MAKE) --no-print-directory inert sanitize histories sim fuzz docs
 
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
