@@ -12,6 +12,9 @@ struct WorthBenchCommand: ParsableCommand {
     @Option(help: "Directory of traces: *.txt or *.txt.zst, lines of KEY or KEY,SIZE.") var traces: String?
     @Option(help: "A mix of caches, instead of the usual scenarios; the format is in Benchmarks/README.md.") var mix:
         String?
+    @Option(help: "Draw three caches that trade memory into this SVG file, and run nothing else.") var drawing: String?
+    @Option(help: "Requests a second in all, on a clock that the requests move.") var rate = 20_000.0
+    @Option(help: "Runs of the measurement of time.") var runs = 9
 
     /// Load times of three caches in microseconds: equal, and different.
     private static let loads: [(name: String, microseconds: [Double])] = [
@@ -23,11 +26,6 @@ struct WorthBenchCommand: ParsableCommand {
         ["orm-busy", "arc-p3", "corda-vault"], ["cloudphysics-io", "corda-vault", "arc-oltp"],
     ]
     private static let parts = [0.05, 0.2]
-
-    @Option(help: "Runs of the measurement of time.") var runs = 9
-
-    @Option(help: "Draw three caches that trade memory into this SVG file, and run nothing else.") var drawing: String?
-    @Option(help: "Requests a second in all, on a clock that the requests move.") var rate = 20_000.0
 
     func validate() throws {
         guard rate.isFinite, rate > 0 else { throw ValidationError("--rate must be above 0, not \(rate)") }

@@ -10,7 +10,7 @@ package final class PurgeableRegistry: Sendable {
         let shared: (any SharedPurgeable)?
         /// Share of the memory for caches; zero for none. Relaxed, as `held`.
         private let share = Atomic<Int>(0)
-        /// What memory is worth to the cache, as found in the last round of the division.
+        /// The worth of memory to the cache, as found in the last round of the division.
         let worth = Mutex<CacheWorth?>(nil)
         let name: String
         let rebuildCost: RebuildCost

@@ -1,4 +1,4 @@
-/// What memory is worth to a cache: its miss curve, the time of a load, and its share.
+/// The worth of memory to a cache: its miss curve, the time of a load, and its share.
 package struct CacheWorth: Sendable, Hashable {
     package var curve: MissCurve
     /// Bytes that the cache keeps when memory is at its limit.

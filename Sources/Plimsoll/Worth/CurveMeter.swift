@@ -223,7 +223,8 @@ package struct CurveMeter: ~Copyable {
             miniatures[index].changes = changes * change < 0 ? change : change == 0 ? 0 : changes + change
         }
         let kept = miniatures.contains { $0.hasChanged } ? Self.memoryAfterChange : Self.memory
-        requests = requests * kept + Double(count)
+        // A change of the stream changes the misses. The requests weigh as much as those of the other caches.
+        requests = requests * Self.memory + Double(count)
         if held != nil {
             real = (real.requests * kept + Double(count), real.misses * kept + Double(missed))
         } else {

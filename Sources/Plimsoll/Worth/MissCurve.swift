@@ -49,8 +49,9 @@ package struct MissCurve: Sendable, Hashable {
     /// Returns the curve corrected by what the cache itself has missed at that size.
     ///
     /// On a slope the curve is scaled, by a factor of two at most: what a sample gets wrong at one size, for the keys that
-    /// happen to be in it, is wrong at others as well, as far as the same keys are in their samples. Where the misses fall steeply, as for a loop that nearly fits, the
-    /// size at which they fall is not known, and the cache's own misses become a point.
+    /// happen to be in it, is wrong at others as well, as far as the same keys are in their samples. Where the misses fall
+    /// steeply, as for a loop that nearly fits, the size at which they fall is not known, and the cache's own misses
+    /// become a point.
     ///
     /// - Parameter parts: the parts of the keys that were sampled for each point. Each sample contains those of smaller
     ///   parts.
@@ -63,7 +64,7 @@ package struct MissCurve: Sendable, Hashable {
         let factor = expected > 0 && misses > 0 ? min(2, max(0.5, misses / expected)) : 1
         let part = zip(points, parts).first { $0.0.bytes >= bytes }?.1 ?? 0
         var scaled = zip(points, parts).map { point, own in
-            // What a part of the sample gets wrong is wrong with the whole by that part.
+            // The error of a smaller sample is that of a larger one only by its part of the larger one.
             let share = own > 0 ? min(1, part / own) : 1
             return Point(bytes: point.bytes, misses: min(requests, point.misses * (1 + (factor - 1) * share)))
         }

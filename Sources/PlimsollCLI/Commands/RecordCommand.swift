@@ -80,13 +80,7 @@ struct ReplayCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            guard let text = ControlFile.text(file) else { throw Failure.failed("cannot read \(printable(file))") }
-            let recording: Recording
-            do {
-                recording = try Recording(parsing: text)
-            } catch {
-                throw Failure.failed("\(printable(file)), \(error)")
-            }
+            let recording = try Recording(file: file)
             show(recording)
             if let problem = recording.problem {
                 throw Failure.failed(

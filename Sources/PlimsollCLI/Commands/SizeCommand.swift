@@ -32,13 +32,7 @@ struct SizeCommand: ParsableCommand {
             }
         }
         try reportingFailure {
-            guard let text = ControlFile.text(file) else { throw Failure.failed("cannot read \(printable(file))") }
-            let recording: Recording
-            do {
-                recording = try Recording(parsing: text)
-            } catch {
-                throw Failure.failed("\(printable(file)), \(error)")
-            }
+            let recording = try Recording(file: file)
             Output.line(Self.text(recording.caches))
             if let problem = recording.problem {
                 throw Failure.failed(

@@ -83,6 +83,14 @@ struct Recording {
         }
     }
 
+    /// Reads the valid beginning of the file at `path`.
+    ///
+    /// - Throws: `Failure` if the file cannot be read, or has no valid header.
+    init(file path: String) throws {
+        guard let text = ControlFile.text(path) else { throw Failure.failed("cannot read \(printable(path))") }
+        do { self = try Recording(parsing: text) } catch { throw Failure.failed("\(printable(path)), \(error)") }
+    }
+
     private struct Reason: Error { var description: String }
 
     /// Returns the record of caches in a line; `nil` for another kind of line.

@@ -237,9 +237,13 @@ import Testing
         meter.start()
         meter.measure(upTo: 2000 * 100, meanCost: 100, perSecond: 1000)
         var next: UInt32 = 0
+        var counted = 0.0
         func round(_ keys: [UInt32]) -> Double {
             request(&meter, keys)
             let curve = meter.endRound(requests: keys.count, misses: 0, held: nil)
+            // The load of the cache is the same, whatever is requested.
+            counted = counted * CurveMeter.memory + Double(keys.count)
+            #expect(abs(curve.requests - counted) < 1e-6)
             return curve.misses(at: 2000 * 100) / curve.requests
         }
         // A scan misses always, then a few keys are all that is asked for.
