@@ -266,6 +266,7 @@ bench-hostile: $(BENCH) ## A supervisor among hostile processes, and killed at e
 
 bench-worth: $(BENCH) ## Memory divided among caches by worth, in proportion, and as well as can be; MIX=FILE, DRAWING=FILE
 	@$(BENCH) worth $${PLIMSOLL_TRACES:+--traces "$$PLIMSOLL_TRACES"} $(if $(MIX),--mix "$(MIX)") $(if $(DRAWING),--drawing "$(DRAWING)")
+	@$(if $(MIX)$(DRAWING),:,$(BENCH) worth --machine || [ $$? -eq 69 ])
 
 bench-micro: swift ## Instructions, time and memory of each of the cache's operations; the first build takes minutes
 	swift package --package-path Benchmarks --disable-sandbox benchmark --target CacheMicro --no-progress

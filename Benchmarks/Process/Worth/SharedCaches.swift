@@ -5,33 +5,6 @@ import Synchronization
 final class SharedCaches {
     enum Way { case proportional, byWorth }
 
-    /// A real cache with the load time of the mix.
-    private final class Member: SharedPurgeable {
-        let cache: PurgeableCache<UInt64, UInt64>
-        let loadTime: Double
-
-        init(_ name: String, loadTime: Double) {
-            cache = PurgeableCache(name, shardCount: 8) { _, value in Int(value) }
-            self.loadTime = loadTime
-        }
-
-        var name: String { cache.name }
-        var rebuildCost: RebuildCost { .cheap }
-        var heldBytes: Int { cache.heldBytes }
-        var holdsAtMost: ByteCount? { nil }
-        var statistics: CacheStatistics { cache.statistics }
-        func release(_ target: Int) -> Int { cache.release(target) }
-        func attach(_ meter: ChargeMeter) -> Bool { cache.attach(meter) }
-        func learn(onRound: (@Sendable () -> Void)?) { cache.learn(onRound: onRound) }
-        func setShare(_ bytes: Int?) { cache.setShare(bytes) }
-        func evictAboveShare(_ count: Int) -> Int { cache.evictAboveShare(count) }
-        func endRound(upTo bytes: Int, at now: Duration) -> Learnt? {
-            guard var learnt = cache.endRound(upTo: bytes, at: now) else { return nil }
-            learnt.loadTime = loadTime
-            return learnt
-        }
-    }
-
     private final class Flag: Sendable {
         let value = Atomic<Bool>(false)
     }
@@ -41,7 +14,7 @@ final class SharedCaches {
         let requests = Atomic<Int>(0)
     }
 
-    private let members: [Member]
+    private let members: [TimedCache<UInt64>]
     private let meter: ChargeMeter
     private let divider: Divider
     private let rung = Flag()
@@ -55,7 +28,9 @@ final class SharedCaches {
     /// - Parameter rate: requests a second in all.
     init(_ mix: Mix, budget: Int, _ way: Way, rate: Double) {
         (self.way, self.budget) = (way, budget)
-        members = mix.caches.map { Member($0.name, loadTime: $0.loadMicroseconds * 1000) }
+        members = mix.caches.map {
+            TimedCache($0.name, loadTime: $0.loadMicroseconds * 1000) { _, value in Int(value) }
+        }
         misses = members.map { _ in 0 }
         meter = ChargeMeter {}
         let registry = PurgeableRegistry(), volatile = ChargeMeter {}, rung = rung, clock = clock

@@ -7,10 +7,10 @@ enum Streams {
     static let length = 600_000
 
     /// Some keys are popular.
-    static func zipf(_ name: String, keys: Int, skew: Double = 0.9, seed: UInt64) -> TraceFile {
+    static func zipf(_ name: String, keys: Int, skew: Double = 0.9, seed: UInt64, count: Int = length) -> TraceFile {
         var random = SeededGenerator(seed: seed)
         let zipf = Zipf(count: keys, skew: skew)
-        return TraceFile(name, requests: (0..<length).map { _ in UInt32(zipf.next(using: &random)) }, keyCount: keys)
+        return TraceFile(name, requests: (0..<count).map { _ in UInt32(zipf.next(using: &random)) }, keyCount: keys)
     }
 
     /// All keys in turn, again and again.

@@ -13,6 +13,11 @@ struct WorthBenchCommand: ParsableCommand {
     @Option(help: "A mix of caches, instead of the usual scenarios; the format is in Benchmarks/README.md.") var mix:
         String?
     @Option(help: "Draw three caches that trade memory into this SVG file, and run nothing else.") var drawing: String?
+    @Flag(help: "Run four processes under one limit, and time the division among 500 units, and nothing else.")
+    var machine =
+        false
+    @Option(help: "Seconds of each half of the four processes.") var seconds = 60.0
+    @Option(help: "Limit of the four processes.") var limit = ByteCount.mebibytes(256)
     @Option(help: "Requests a second in all, on a clock that the requests move.") var rate = 20_000.0
     @Option(help: "Runs of the measurement of time.") var runs = 9
 
@@ -30,6 +35,7 @@ struct WorthBenchCommand: ParsableCommand {
     func validate() throws {
         guard rate.isFinite, rate > 0 else { throw ValidationError("--rate must be above 0, not \(rate)") }
         try Allowed.count(runs, "--runs", in: 1...100)
+        try Allowed.seconds(seconds, "--seconds", in: 5...600)
         if mix != nil, traces == nil { throw ValidationError("--mix names traces: --traces is missing") }
     }
 
@@ -39,6 +45,7 @@ struct WorthBenchCommand: ParsableCommand {
                 let (mix, traces) = Streams.trade()
                 return try File.write(SharesChart(mix, traces, rate: rate).svg, to: drawing)
             }
+            if machine { return try divideMachine() }
             let library = try traces.map { try TraceLibrary($0) }, split = StaticSplit()
             if let mix, let library {
                 let mix = try Mix(file: mix)
@@ -63,6 +70,23 @@ struct WorthBenchCommand: ParsableCommand {
             let overhead = LearningBench.overhead(runs: runs)
             Bench.figure("worth.hit.overhead", overhead.hit, "ratio")
             Bench.figure("worth.insert.overhead", overhead.insert, "ratio")
+        }
+    }
+
+    private func divideMachine() throws {
+        DecisionBench(units: 500).runDividing()
+        let bench = MachineBench(limit: limit, seconds: seconds, rate: rate / 2)
+        do {
+            let proportional = try bench.play(byWorth: false), worth = try bench.play(byWorth: true)
+            // The oracle has the memory that either way found for caches.
+            let least = max(1, bench.leastCost(bytes: max(proportional.held, worth.held)))
+            Output.line(
+                "# in proportion: to oracle \(Text.number(proportional.cost / least, decimals: 3)), \(proportional.kills) killed; caches held \(proportional.held >> 20) MiB, by worth \(worth.held >> 20) MiB"
+            )
+            Bench.figure("worth.machine.to-oracle", worth.cost / least, "ratio")
+            Bench.figure("worth.machine.kills", Double(worth.kills), "count")
+        } catch let refusal as GroupMaker.Refusal {
+            throw Failure.unavailable("worth --machine: \(refusal); \(GroupMaker.Refusal.remedy)")
         }
     }
 

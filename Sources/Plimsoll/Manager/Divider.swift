@@ -40,6 +40,14 @@ package final class Divider: Sendable {
         var rounds = 0
         /// The last moves, oldest first.
         var moves: [Move] = []
+        /// The share of the process; `nil` if no supervisor divides memory.
+        var process: ProcessShare?
+        /// The worth of memory to all caches, as of the last round; `nil` if unknown.
+        var offer: WorthOffer?
+        /// Bytes that may still be allocated, at the last reading.
+        var room = Int.max
+        /// Most bytes on the meter: the share of the process, and what caches hold that take no part; `nil` for no bound.
+        var ceiling: Int?
     }
 
     /// Number of rounds that have ended. For tests.
@@ -66,6 +74,40 @@ package final class Divider: Sendable {
         bell = Bell(wake: wake)
     }
 
+    /// The worth of memory to all caches in sum; `nil` unless a supervisor has asked.
+    /// The bytes held are those of now.
+    package var offer: WorthOffer? {
+        guard var offer = state.withLock({ $0.offer }) else { return nil }
+        offer.held = registry.snapshot.reduce(0) {
+            $0 + ($1.isShared ? min(max(0, $1.purgeable.heldBytes), ReleasePass.mostHeld) : 0)
+        }
+        return offer
+    }
+
+    /// Sets the share of this process among the processes of a supervisor; `nil` for none, if the supervisor is gone.
+    package func share(_ share: ProcessShare?) {
+        let isNew = state.withLock { state in
+            defer { state.process = share }
+            if share == nil { state.offer = nil }
+            if share?.bytes == nil { state.ceiling = nil }
+            return state.process != share
+        }
+        if isNew { bell.ring() }
+    }
+
+    /// Returns what caches may still take by the share of the process, `nil` for any number, and notes what they may take
+    /// without the share. Allocates nothing.
+    ///
+    /// - Parameters:
+    ///   - held: bytes on the meter.
+    ///   - room: bytes that may be allocated before memory is at its limit; `nil` for any number.
+    func allowance(held: ByteCount, room: ByteCount?) -> ByteCount? {
+        state.withLock { state in
+            state.room = room?.bytes ?? .max
+            return state.ceiling.map { max(.zero, ByteCount($0) - held) }
+        }
+    }
+
     /// Returns true if a round is due, and requests that. Allocates nothing.
     func request(at now: Duration) -> Bool {
         state.withLock { state in
@@ -88,29 +130,20 @@ package final class Divider: Sendable {
     package func round(call: (PurgeableRegistry.Entry, () -> Void) -> Bool) -> Bool {
         bell.silence()
         let all = registry.snapshot, entries = all.filter { $0.isShared }
+        let (process, line) = state.withLock { ($0.process, $0.room) }
         // A limit that was set by hand meanwhile ends a cache's part.
         for entry in all where entry.shared != nil && !entry.isShared {
             guard call(entry, { entry.stopSharing() }) else { return false }
         }
-        // With one cache there is nothing to divide, and nothing is sampled.
-        guard entries.count > 1 else {
+        // With one cache there is nothing to divide, and nothing is sampled, unless there are other processes.
+        guard entries.count > 1 || process != nil && !entries.isEmpty else {
             meter.share(from: [], lacking: 0)
+            state.withLock { ($0.offer, $0.ceiling) = (nil, nil) }
             return entries.allSatisfy { entry in call(entry) { entry.stopSharing() } }
         }
         let held = entries.map { min(max(0, $0.purgeable.heldBytes), ReleasePass.mostHeld) }
-        let sum = held.reduce(0, +), budget = sum + min(meter.room, sum)
-        var learnt: [Learnt?] = []
-        for entry in entries {
-            var round: Learnt?
-            let inCharge = call(entry) { [bell] in
-                _ = entry.gate.call(at: time.elapsed()) {
-                    entry.shared?.learn { bell.ring() }
-                    round = entry.shared?.endRound(upTo: budget, at: time.elapsed())
-                }
-            }
-            guard inCharge else { return false }
-            learnt.append(round)
-        }
+        let sum = held.reduce(0, +), budget = min(sum + min(meter.room, sum), process?.bytes ?? .max)
+        guard let learnt = learn(entries, upTo: max(budget, process?.total ?? 0), call) else { return false }
         let times = loadTimes(entries, learnt)
         let holders = entries.indices.map { index in
             let isPrecious = entries[index].rebuildCost == .precious
@@ -121,8 +154,8 @@ package final class Divider: Sendable {
         let before = state.withLock { state in
             zip(entries, held).map { state.shares[ObjectIdentifier($0.purgeable)] ?? $1 }
         }
-        let isKnown = holders.count { $0.known != nil } > 1
-        let result = isKnown ? Division.next(holders, from: before, budget: budget) : nil
+        let isDivided = process?.bytes != nil || holders.count { $0.known != nil } > 1
+        let result = isDivided ? Division.next(holders, from: before, budget: budget) : nil
         note(result, entries, before)
         for index in entries.indices {
             entries[index].setShare(result?.shares[index])
@@ -134,6 +167,69 @@ package final class Divider: Sendable {
             }
         }
         publish(entries, held, result?.shares)
+        guard let process else { return true }
+        var curve = Division.sum(perSecond(holders, learnt), upTo: process.total)
+        if !curve.isReliable {
+            // The shape is not known yet, but that memory is wanted.
+            let load = zip(learnt, times).reduce(0) { $0 + ($1.0?.rate ?? 0) * $1.1 }
+            curve = MissCurve(requests: load, points: [], isReliable: false)
+        }
+        let offer = WorthOffer(held: sum, room: line, curve: curve), others = max(0, meter.heldBytes.bytes - sum)
+        state.withLock { state in
+            // The supervisor may have gone meanwhile.
+            guard let process = state.process else { return }
+            state.offer = offer
+            state.ceiling = process.bytes.map { $0 + others }
+        }
+        return release(sum - (process.bytes ?? .max), of: entries, holding: sum, call)
+    }
+
+    /// Ends the round of each cache. Returns `nil` if the round should end.
+    private func learn(
+        _ entries: [PurgeableRegistry.Entry], upTo bytes: Int, _ call: (PurgeableRegistry.Entry, () -> Void) -> Bool
+    ) -> [Learnt?]? {
+        var learnt: [Learnt?] = []
+        for entry in entries {
+            var round: Learnt?
+            let inCharge = call(entry) { [bell] in
+                _ = entry.gate.call(at: time.elapsed()) {
+                    entry.shared?.learn { bell.ring() }
+                    round = entry.shared?.endRound(upTo: bytes, at: time.elapsed())
+                }
+            }
+            guard inCharge else { return nil }
+            learnt.append(round)
+        }
+        return learnt
+    }
+
+    /// Returns the holders with curves of the requests in a second, so that processes can be compared.
+    private func perSecond(_ holders: [Division.Holder], _ learnt: [Learnt?]) -> [Division.Holder] {
+        zip(holders, learnt).map { holder, learnt in
+            var holder = holder
+            holder.curve = holder.known.flatMap { curve in learnt?.rate.map { curve.scaled(to: $0) } }
+            return holder
+        }
+    }
+
+    /// Least part of the caches whose release is worth a call of the allocator.
+    private static let leastReturned = 1.0 / 64
+
+    /// Evicts what the caches hold beyond the share of the process, from caches above their own share, and returns the
+    /// memory to the system, as other processes are to have that.
+    private func release(
+        _ excess: Int, of entries: [PurgeableRegistry.Entry], holding sum: Int,
+        _ call: (PurgeableRegistry.Entry, () -> Void) -> Bool
+    ) -> Bool {
+        guard excess > 0 else { return true }
+        var left = excess
+        for entry in entries where left > 0 {
+            let inCharge = call(entry) {
+                _ = entry.gate.call(at: time.elapsed()) { left -= entry.shared?.evictAboveShare(left) ?? 0 }
+            }
+            guard inCharge else { return false }
+        }
+        if Double(excess - left) > Double(sum) * Self.leastReturned { HeapAllocator.current.giveBack(.full) }
         return true
     }
 

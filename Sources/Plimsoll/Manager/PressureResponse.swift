@@ -46,8 +46,11 @@ struct PressureResponse {
 
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
         recordFinishedRelease(assessment, reading)
-        let allowance = ramp.allowance(room: assessment.room, level: assessment.present, at: assessment.at)
-        parts.meter.allow(isDryRun ? .max : allowance, since: reading.charged)
+        let share = parts.divider.allowance(held: reading.charged, room: assessment.room)
+        // Within the share of a supervisor, memory that other processes have left is not kept for bursts.
+        let allowance = ramp.allowance(
+            room: share == nil ? assessment.room : assessment.roomToLine, level: assessment.present, at: assessment.at)
+        parts.meter.allow(isDryRun ? .max : min(allowance, share ?? .max), since: reading.charged)
         parts.purger.publish(isNeedGone: assessment.observed == .normal && assessment.room ?? .max > .zero)
         saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
 

@@ -37,6 +37,19 @@ extension ResourceManager {
 }
 
 extension ResourceManager {
+    /// The worth of memory to the caches in sum; `nil` unless a supervisor has set a share, and before the first round
+    /// after that. The curve is unreliable until the caches have learnt.
+    package var worthOffer: WorthOffer? { parts.divider.offer }
+
+    /// Sets the share of this process among the processes of a supervisor; `nil` if the supervisor is gone. Changes
+    /// nothing where memory is divided in proportion.
+    package func setProcessShare(_ share: ProcessShare?) {
+        guard policy.division == .byWorth else { return }
+        parts.divider.share(share)
+    }
+}
+
+extension ResourceManager {
     /// Sets the limit of the registered cache named `name`. Evicts the excess on the calling thread.
     ///
     /// - Throws: `ResourceManagerError` if no cache or more than one has that name, or if the limit cannot be set.

@@ -19,6 +19,8 @@ package struct PressureAssessment: Sendable, Hashable, Codable {
     package var shortfall: ByteCount
     /// Bytes that caches may still take before the line is met; zero at or past the line. `nil` if no limit is known.
     package var room: ByteCount?
+    /// As `room`, with what is kept for bursts: memory that other caches have just left is no sign of a burst.
+    package var roomToLine: ByteCount?
     /// Time until the limit at the present growth; `nil` when not growing or without a limit.
     package var timeLeft: Duration?
     /// Growth of unreclaimable memory that lasts, or that may last, in bytes a second; never negative.

@@ -125,6 +125,7 @@ package struct PressureAssessor: Sendable {
             result.shortfall = max(.zero, (isUsual ? min(forBursts, line + reserve) : line + reserve) - available)
         }
         result.room = max(.zero, available - max(line, forBursts))
+        result.roomToLine = max(.zero, available - line)
     }
 
     /// Returns the memory that caches leave free of a limit.

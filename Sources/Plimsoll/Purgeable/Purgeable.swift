@@ -174,7 +174,7 @@ package struct Learnt: Sendable {
     package var curve: MissCurve
     /// Nanoseconds, of recent loads more than of old ones; `nil` before the first load.
     package var loadTime: Double?
-    /// Requests a second in the last round; `nil` if not known yet.
+    /// Requests a second, of recent rounds more than of old ones; `nil` if not known yet.
     package var rate: Double?
 }
 

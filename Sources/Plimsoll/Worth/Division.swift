@@ -57,7 +57,8 @@ package struct Division: Sendable {
     ///   - holders: the holders.
     ///   - shares: the shares so far; the held bytes at the beginning.
     ///   - budget: the sum of the shares.
-    /// - Complexity: O(number of holders); some 4,000 steps for each holder with a curve.
+    /// - Complexity: O(number of holders); some 2,000 steps for each of up to sixteen holders. For n holders beyond,
+    ///   O(n log n).
     package static func next(_ holders: [Holder], from shares: [Int], budget: Int) -> Result {
         let budget = min(max(0, budget), mostBytes)
         let current = fit(shares, to: budget, holders)
@@ -100,40 +101,133 @@ package struct Division: Sendable {
         return result
     }
 
-    /// Returns the shares with the least cost, in whole units; each holder gets at least one.
+    /// Returns the shares with the least cost; each holder gets at least one unit, as far as there are units.
     static func best(_ holders: [Holder], budget: Int) -> [Int] {
+        guard holders.count <= mostProgrammed else { return bestOfMany(holders, budget: budget) }
         let unit = max(1, budget / units)
-        func range(_ holder: Holder) -> ClosedRange<Int> {
+        let programme = Programme(holders, unit: unit) { holder in
             let least = min(units, max(1, (holder.least + unit - 1) / unit))
             return least...max(least, min(units, holder.most / unit))
         }
-        // Least cost of the holders so far by units used, and the units that the last one has then.
-        var costs = [Double](repeating: .infinity, count: units + 1), chosen: [[Int]] = []
-        costs[0] = 0
-        for holder in holders {
-            let range = range(holder), own = (0...units).map { holder.cost(at: $0 * unit) }
-            var next = [Double](repeating: .infinity, count: units + 1)
-            var choice = [Int](repeating: range.lowerBound, count: units + 1)
-            for used in 0...units where costs[used] < .infinity {
-                for count in range where used + count <= units {
-                    let cost = costs[used] + own[count]
-                    if cost < next[used + count] { (next[used + count], choice[used + count]) = (cost, count) }
-                }
-            }
-            costs = next
-            chosen.append(choice)
-        }
+        let costs = programme.costs
         // Memory that saves nothing more is left where it is cheapest to have: in the fewest units of least cost.
-        guard var used = costs.indices.filter({ costs[$0] < .infinity }).min(by: { costs[$0] < costs[$1] }) else {
+        guard let used = costs.indices.filter({ costs[$0] < .infinity }).min(by: { costs[$0] < costs[$1] }) else {
             return holders.map { _ in budget / max(1, holders.count) }
         }
-        var shares = [Int](repeating: 0, count: holders.count)
-        for place in holders.indices.reversed() {
-            shares[place] = chosen[place][used] * unit
-            used -= chosen[place][used]
-        }
+        let shares = programme.choice(using: used).map { $0 * unit }
         return spread(budget - shares.reduce(0, +), over: shares, holders)
     }
+
+    /// The most holders that the programme divides for. More would get few units each.
+    private static let mostProgrammed = units / 4
+
+    /// The dynamic programme: the least cost of the holders by units used.
+    private struct Programme {
+        private(set) var costs = [0.0] + [Double](repeating: .infinity, count: units)
+        /// Units of each holder, by the units that the holders up to that one use.
+        private var chosen: [[Int]] = []
+
+        init(_ holders: [Holder], unit: Int, _ range: (Holder) -> ClosedRange<Int>) {
+            for holder in holders {
+                let range = range(holder), own = (0...units).map { holder.cost(at: $0 * unit) }
+                var next = [Double](repeating: .infinity, count: units + 1)
+                var choice = [Int](repeating: range.lowerBound, count: units + 1)
+                for used in 0...units where costs[used] < .infinity {
+                    for count in range where used + count <= units {
+                        let cost = costs[used] + own[count]
+                        if cost < next[used + count] { (next[used + count], choice[used + count]) = (cost, count) }
+                    }
+                }
+                costs = next
+                chosen.append(choice)
+            }
+        }
+
+        /// Returns the units of each holder.
+        func choice(using used: Int) -> [Int] {
+            var used = used, result = chosen.map { _ in 0 }
+            for place in chosen.indices.reversed() {
+                result[place] = chosen[place][used]
+                used -= result[place]
+            }
+            return result
+        }
+    }
+
+    // MARK: Many holders
+
+    /// A part of a holder's memory, and the cost that each byte of the part saves.
+    private struct Piece {
+        var holder: Int
+        var bytes: Int
+        var saved: Double
+    }
+
+    /// Returns shares whose cost is nearly the least: memory goes where each byte saves most, along the lower convex
+    /// hulls of the curves. A piece that does not fit is passed over, since half of a loop saves nothing.
+    private static func bestOfMany(_ holders: [Holder], budget: Int) -> [Int] {
+        var shares = holders.map { min($0.least, budget / max(1, holders.count)) }
+        var left = budget - shares.reduce(0, +)
+        for piece in pieces(holders, from: shares, upTo: budget) where piece.bytes <= left {
+            shares[piece.holder] += piece.bytes
+            left -= piece.bytes
+        }
+        return spread(left, over: shares, holders)
+    }
+
+    /// Returns what each holder may get beyond its share, the most worthwhile first.
+    private static func pieces(_ holders: [Holder], from shares: [Int], upTo bytes: Int) -> [Piece] {
+        var pieces: [Piece] = []
+        for (index, holder) in holders.enumerated() {
+            let least = shares[index], most = min(bytes, max(least, holder.most))
+            let sizes = (holder.known?.points ?? []).lazy.map(\.bytes).filter { $0 > least && $0 < most }
+            var hull = [(bytes: least, cost: holder.cost(at: least))]
+            for size in sizes + [most] where size > least {
+                let next = (bytes: size, cost: holder.cost(at: size))
+                // Drop corners above the line from the corner before to the next one.
+                while hull.count > 1,
+                    saving(hull[hull.count - 2], hull[hull.count - 1]) <= saving(hull[hull.count - 1], next)
+                {
+                    hull.removeLast()
+                }
+                hull.append(next)
+            }
+            for (from, to) in zip(hull, hull.dropFirst()) where to.cost < from.cost {
+                pieces.append(Piece(holder: index, bytes: to.bytes - from.bytes, saved: saving(from, to)))
+            }
+        }
+        return pieces.sorted { $0.saved > $1.saved }
+    }
+
+    private static func saving(_ from: (bytes: Int, cost: Double), _ to: (bytes: Int, cost: Double)) -> Double {
+        (from.cost - to.cost) / Double(to.bytes - from.bytes)
+    }
+
+    // MARK: The sum
+
+    /// Returns the least cost of all holders together by the bytes that they share, as the misses of a curve with few
+    /// points.
+    package static func sum(_ holders: [Holder], upTo bytes: Int) -> MissCurve {
+        let known = holders.filter { $0.known != nil }, bytes = min(max(units, bytes), mostBytes)
+        // Memory of holders without a curve saves as much as ever.
+        let fixed = holders.reduce(0) { $0 + ($1.known == nil ? $1.held : 0) }, nothing = known.map { _ in 0 }
+        let most = known.reduce(0) { $0 + $1.cost(at: 0) }
+        var points: [MissCurve.Point] = [.init(bytes: max(1, fixed), misses: most)]
+        if known.count <= mostProgrammed {
+            let unit = bytes / units, costs = Programme(known, unit: unit) { _ in 0...units }.costs
+            points += (1...units).map { .init(bytes: fixed + $0 * unit, misses: costs[$0]) }
+        } else {
+            for piece in pieces(known, from: nothing, upTo: bytes) {
+                let last = points[points.count - 1]
+                points.append(
+                    .init(bytes: last.bytes + piece.bytes, misses: last.misses - piece.saved * Double(piece.bytes)))
+            }
+        }
+        return MissCurve(requests: most, points: points, isReliable: !known.isEmpty).simplified(to: mostPoints)
+    }
+
+    /// The most points of a sum.
+    package static let mostPoints = 12
 
     /// Adds what is left over to the shares in proportion.
     private static func spread(_ bytes: Int, over shares: [Int], _ holders: [Holder]) -> [Int] {

@@ -11,7 +11,7 @@ package struct MissCurve: Sendable, Hashable {
     /// Requests counted; later requests weigh more.
     package private(set) var requests: Double
     /// Points by rising bytes, with misses that do not rise.
-    package private(set) var points: [Point]
+    package private(set) var points: [Point] = []
     /// False if there are too few requests or too few keys to draw conclusions from.
     package var isReliable: Bool
 
@@ -20,10 +20,11 @@ package struct MissCurve: Sendable, Hashable {
     package init(requests: Double, points: [Point], isReliable: Bool = true) {
         self.requests = Self.count(requests)
         self.isReliable = isReliable
-        var lowest = self.requests
-        self.points = points.filter { $0.bytes > 0 }.sorted { $0.bytes < $1.bytes }.map { point in
-            lowest = min(lowest, Self.count(point.misses))
-            return Point(bytes: point.bytes, misses: lowest)
+        for point in points.sorted(by: { $0.bytes < $1.bytes }) where point.bytes > 0 {
+            let misses = min(self.points.last?.misses ?? self.requests, Self.count(point.misses))
+            // Of points of one size, one stays.
+            if self.points.last?.bytes == point.bytes { self.points.removeLast() }
+            self.points.append(Point(bytes: point.bytes, misses: misses))
         }
     }
 
@@ -73,5 +74,28 @@ package struct MissCurve: Sendable, Hashable {
             scaled.append(Point(bytes: bytes, misses: min(requests, expected * factor)))
         }
         return MissCurve(requests: requests, points: scaled, isReliable: isReliable)
+    }
+
+    /// Returns the curve of `count` requests that miss as often.
+    func scaled(to count: Double) -> MissCurve {
+        let factor = requests > 0 ? count / requests : 0
+        let points = points.map { Point(bytes: $0.bytes, misses: $0.misses * factor) }
+        return MissCurve(requests: requests * factor, points: points, isReliable: isReliable)
+    }
+
+    /// Returns the curve with at most `count` points, of which the last stays: again and again the point is left out
+    /// that differs least from a line between its neighbours.
+    func simplified(to count: Int) -> MissCurve {
+        var points = points
+        while points.count > max(1, count) {
+            func error(_ index: Int) -> Double {
+                let before = index > 0 ? points[index - 1] : Point(bytes: 0, misses: requests), next = points[index + 1]
+                let part = Double(points[index].bytes - before.bytes) / Double(max(1, next.bytes - before.bytes))
+                return abs(before.misses + (next.misses - before.misses) * part - points[index].misses)
+            }
+            guard let least = points.indices.dropLast().min(by: { error($0) < error($1) }) else { break }
+            points.remove(at: least)
+        }
+        return MissCurve(requests: requests, points: points, isReliable: isReliable)
     }
 }

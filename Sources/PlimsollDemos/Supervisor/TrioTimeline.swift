@@ -82,7 +82,7 @@ struct TrioTimeline {
         case .end: return "  \(audit.unit) ended \(took)\(relief)"
         case .resume: return "  \(audit.unit) resumed \(took)"
         case .reclaim: return "  \(audit.unit) relieved of reclaimable memory \(took)\(relief)"
-        case .warn, .release, .background, .throttle, .start:
+        case .warn, .release, .share, .background, .throttle, .start:
             return relief.isEmpty ? nil : "  \(audit.unit), \(took)\(relief)"
         }
     }

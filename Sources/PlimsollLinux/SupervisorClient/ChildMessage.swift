@@ -11,6 +11,9 @@ package enum ChildMessage: Sendable, Hashable {
     case tasks(Int, until: Duration?)
     /// Bytes in the service's caches, and the bytes of them that a release request would free.
     case caches(held: ByteCount, reclaimable: ByteCount)
+    /// The worth of memory to the service's caches. Sent only after a share, by which a supervisor shows that it
+    /// divides memory.
+    case worth(WorthOffer)
     /// True if no data would be lost when the service is ended now.
     case saved(Bool)
     /// True if the service holds locks that others may wait for (C48).
@@ -31,7 +34,7 @@ package enum ChildMessage: Sendable, Hashable {
     }
 
     /// The kind of a message. The last message of a kind replaces earlier ones.
-    package enum Kind: Sendable { case hello, state, tasks, caches, saved, locks, keepAlive, suspend, bye }
+    package enum Kind: Sendable { case hello, state, tasks, caches, worth, saved, locks, keepAlive, suspend, bye }
 
     package var kind: Kind {
         switch self {
@@ -39,6 +42,7 @@ package enum ChildMessage: Sendable, Hashable {
         case .state: .state
         case .tasks: .tasks
         case .caches: .caches
+        case .worth: .worth
         case .saved: .saved
         case .locks: .locks
         case .keepAlive: .keepAlive
@@ -67,6 +71,13 @@ package enum ChildMessage: Sendable, Hashable {
             MessageLine(sequence, "tasks", ["n": "\(count)", "until": until.map(\.inLineMilliseconds)])
         case .caches(let held, let reclaimable):
             MessageLine(sequence, "caches", ["bytes": held.inLine, "reclaimable": reclaimable.inLine])
+        case .worth(let offer):
+            MessageLine(
+                sequence, "worth",
+                [
+                    "bytes": ByteCount(offer.held).inLine, "room": ByteCount(offer.room).inLine,
+                    "curve": offer.curve.inLine,
+                ])
         case .saved(let isSaved): MessageLine(sequence, "saved", ["is": isSaved.inLine])
         case .locks(let areHeld): MessageLine(sequence, "locks", ["held": areHeld.inLine])
         case .keepAlive(let interval):
@@ -87,6 +98,10 @@ package enum ChildMessage: Sendable, Hashable {
         case "caches":
             self = .caches(
                 held: ByteCount(try line.bytes("bytes")), reclaimable: ByteCount(try line.bytes("reclaimable")))
+        case "worth":
+            guard let curve = MissCurve(inLine: try line.text("curve")) else { throw .invalid("curve") }
+            self = .worth(
+                WorthOffer(held: try line.bytes("bytes"), room: try line.bytes("room"), curve: curve))
         case "saved": self = .saved(try line.flag("is"))
         case "locks": self = .locks(try line.flag("held"))
         case "keep-alive": self = .keepAlive(every: .seconds(try line.number("seconds", in: 0...86_400)))
@@ -99,6 +114,34 @@ package enum ChildMessage: Sendable, Hashable {
 
 extension Bool {
     var inLine: String { self ? "yes" : "no" }
+}
+
+extension MissCurve {
+    /// The load time with no memory, then each size with its load time: `0:900,1048576:400`. Whole numbers. Only the
+    /// first if the others are not known.
+    var inLine: String {
+        let known = isReliable ? points.map { (bytes: $0.bytes, misses: $0.misses) } : []
+        return ([(bytes: 0, misses: requests)] + known).map { point in
+            "\(max(0, min(1 << 60, point.bytes))):\(Int(max(0, min(1e18, point.misses))))"
+        }.joined(separator: ",")
+    }
+
+    /// Parses what `inLine` writes: at most `Division.mostPoints` sizes after the first, in rising order. Returns `nil`
+    /// for anything else.
+    init?(inLine text: String) {
+        var points: [Point] = []
+        let parts = text.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false)
+        guard 1...Division.mostPoints + 1 ~= parts.count else { return nil }
+        for part in parts {
+            let numbers = part.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+            guard numbers.count == 2, let bytes = MessageLine.number(numbers[0]).flatMap({ Int(exactly: $0) }),
+                let misses = MessageLine.number(numbers[1]), bytes <= 1 << 60, misses <= 1 << 60,
+                points.last.map({ $0.bytes < bytes }) ?? (bytes == 0)
+            else { return nil }
+            points.append(Point(bytes: bytes, misses: Double(misses)))
+        }
+        self.init(requests: points[0].misses, points: Array(points.dropFirst()), isReliable: points.count > 1)
+    }
 }
 
 extension ByteCount {

@@ -116,6 +116,7 @@ final class LinkLoop: Sendable {
         }
         for answer in unanswered { answer.resume(returning: false) }
         for done in waiting { done.resume() }
+        orders.lostSupervisor()
     }
 
     /// Runs one connection from beginning to end. Returns the reason for the end, and true if the supervisor sent any

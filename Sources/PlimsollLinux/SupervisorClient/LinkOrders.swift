@@ -40,6 +40,7 @@ final class LinkOrders: Sendable {
         switch message {
         case .level(let level): announce(level)
         case .release(let bytes): release(bytes, done)
+        case .share(let share): manager.setProcessShare(share)
         // A terminated service throws here; there is nothing left to do.
         case .background(let deadline):
             lifecycle.runAside {
@@ -66,6 +67,9 @@ final class LinkOrders: Sendable {
         case .keepAlive, .refused: break
         }
     }
+
+    /// Ends what holds only while the supervisor is there.
+    func lostSupervisor() { manager.setProcessShare(nil) }
 
     private func announce(_ level: PressureLevel) {
         if let source = manager.source as? LinuxPressureSource { return source.announce(level) }
@@ -144,14 +148,18 @@ final class LinkOrders: Sendable {
                 checkpoint: seen.checkpoint, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave
             )
         }
-        let messages: [ChildMessage] = [
-            .tasks(tasks, until: until),
-            .caches(
-                held: ByteCount(manager.heldBytes()),
-                reclaimable: ByteCount(manager.heldBytes(in: .all.upTo(.expensive)))),
-            .saved(!seen.hasWorked && (seen.checkpoint ?? arrival ?? false)), .locks(!lifecycle.exclusive.held.isEmpty),
-            .state(!isInBackground ? .foreground : arrival == nil || seen.hasWorked ? .background : .suspendedReady),
-        ]
+        let worth = manager.worthOffer.map { [ChildMessage.worth($0)] } ?? []
+        let messages: [ChildMessage] =
+            worth + [
+                .tasks(tasks, until: until),
+                .caches(
+                    held: ByteCount(manager.heldBytes()),
+                    reclaimable: ByteCount(manager.heldBytes(in: .all.upTo(.expensive)))),
+                .saved(!seen.hasWorked && (seen.checkpoint ?? arrival ?? false)),
+                .locks(!lifecycle.exclusive.held.isEmpty),
+                .state(
+                    !isInBackground ? .foreground : arrival == nil || seen.hasWorked ? .background : .suspendedReady),
+            ]
         return Snapshot(messages: messages, isSavedAwaited: seen.isAwaited, needsSave: seen.needsSave)
     }
 

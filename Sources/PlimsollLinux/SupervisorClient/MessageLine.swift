@@ -95,7 +95,7 @@ package struct MessageLine: Sendable, Hashable {
 
     /// Parses digits only, without a sign and without a leading zero. Returns `nil` for anything else and for numbers
     /// above 64 bits.
-    private static func number(_ digits: some Collection<UInt8>) -> UInt64? {
+    static func number(_ digits: some Collection<UInt8>) -> UInt64? {
         guard let first = digits.first, digits.count == 1 || first != UInt8(ascii: "0") else { return nil }
         var value: UInt64 = 0
         for digit in digits {

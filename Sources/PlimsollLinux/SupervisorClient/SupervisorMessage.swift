@@ -7,6 +7,9 @@ package enum SupervisorMessage: Sendable, Hashable {
     case level(PressureLevel)
     /// Release this many bytes.
     case release(ByteCount)
+    /// The service's share of the memory for caches of all services. Asks the service to report what memory is worth to
+    /// its caches.
+    case share(ProcessShare)
     /// Go to the background by the deadline; the service is frozen after that (C4, C43).
     case background(deadline: Duration)
     /// Come back from the background.
@@ -52,6 +55,10 @@ package enum SupervisorMessage: Sendable, Hashable {
         switch self {
         case .level(let level): MessageLine(sequence, "level", ["is": "\(level)"])
         case .release(let bytes): MessageLine(sequence, "release", ["bytes": bytes.inLine])
+        case .share(let share):
+            MessageLine(
+                sequence, "share",
+                ["bytes": share.bytes.map { ByteCount($0).inLine }, "of": ByteCount(share.total).inLine])
         case .background(let deadline): MessageLine(sequence, "background", ["deadline": deadline.inLineMilliseconds])
         case .resume: MessageLine(sequence, "resume")
         case .checkpoint: MessageLine(sequence, "checkpoint")
@@ -69,6 +76,9 @@ package enum SupervisorMessage: Sendable, Hashable {
             guard let level = PressureLevel(name: name) else { throw .invalid("is") }
             self = .level(level)
         case "release": self = .release(ByteCount(try line.bytes("bytes")))
+        case "share":
+            self = .share(
+                ProcessShare(bytes: line.has("bytes") ? try line.bytes("bytes") : nil, total: try line.bytes("of")))
         case "background": self = .background(deadline: try line.milliseconds("deadline"))
         case "resume": self = .resume
         case "checkpoint": self = .checkpoint

@@ -84,6 +84,9 @@ private struct Fields {
         case .warn: return .warn(try level("told"))
         case .release: return .release(ByteCount(try integer("bytes")))
         case .reclaim: return .reclaim(ByteCount(try integer("bytes")))
+        case .share:
+            return .share(
+                ProcessShare(bytes: values["bytes"] == nil ? nil : try integer("bytes"), total: try integer("of")))
         case .background: return .background
         case .suspend: return .suspend
         case .start: return .start

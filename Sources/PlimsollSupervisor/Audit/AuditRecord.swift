@@ -60,6 +60,9 @@ extension AuditRecord {
         switch action {
         case .warn(let level): line.add("told", level.description, to: &buffer)
         case .release(let amount), .reclaim(let amount): line.add("bytes", amount.bytes, to: &buffer)
+        case .share(let share):
+            if let bytes = share.bytes { line.add("bytes", bytes, to: &buffer) }
+            line.add("of", share.total, to: &buffer)
         case .resume(let reason): line.add("how", reason.rawValue, to: &buffer)
         case .throttle(let on): line.add("on", on, to: &buffer)
         case .end(let ending):

@@ -56,6 +56,9 @@ package struct Explanation: Sendable, Hashable, CustomStringConvertible {
         switch action {
         case .warn(let level): "notified that memory is at level \(level)"
         case .release(let amount): "asked to release \(amount)"
+        case .share(let share):
+            share.bytes.map { "given \(ByteCount($0)) of \(ByteCount(share.total)) for its caches" }
+                ?? "given all memory for its caches that is free"
         case .background: "sent to the background"
         case .suspend: "suspended"
         case .resume(.room): "resumed"

@@ -11,6 +11,7 @@ final class FleetWatch: Sendable {
         var level = PressureLevel.normal
         var shortfall = ByteCount.zero
         var room: ByteCount?
+        var roomToLine: ByteCount?
         /// Time until memory is exhausted at the current growth.
         var timeLeft: Duration?
     }
@@ -40,7 +41,7 @@ final class FleetWatch: Sendable {
                 // Uses the present level, not the held one: a victim's memory that has been freed ends the shortage.
                 let new = View(
                     at: reading.at, level: assessment.present, shortfall: assessment.shortfall, room: assessment.room,
-                    timeLeft: assessment.timeLeft)
+                    roomToLine: assessment.roomToLine, timeLeft: assessment.timeLeft)
                 // While memory is not short, the supervisor's own thread is left alone.
                 if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
             })

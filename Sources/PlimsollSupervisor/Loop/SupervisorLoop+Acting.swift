@@ -12,7 +12,7 @@ extension SupervisorLoop {
             return engine.learn(Outcome(decision, at: now, relief: .zero, failure: "the unit no longer exists"))
         }
         switch decision.action {
-        case .warn, .release: break
+        case .warn, .release, .share: break
         // Each decision has one outcome, so the replaced action counts as failed.
         default:
             completeOperation(
@@ -39,6 +39,9 @@ extension SupervisorLoop {
             if let peer = run.peer { channel.send(.level(level), to: peer) }
         case .release(let bytes):
             if let peer = run.peer { channel.send(.release(bytes), to: peer) }
+        case .share(let share):
+            run.share = share
+            if let peer = run.peer { channel.send(.share(share), to: peer) }
         case .background:
             run.enter(.leaving, at: now)
             checkLocks(of: run)

@@ -51,10 +51,7 @@ extension SupervisorLoop {
             run.messages.remove(peer.id)
             guard run.peer == peer.id else { return }
             // The statements of a closed link may no longer be true.
-            (run.peer, run.tokens, run.tokensEnd, run.isReady, run.isSaved, run.saysLocks) = (
-                nil, 0, nil, false, false, false
-            )
-            run.suspensionRequestedAt = nil
+            run.forgetLink()
             useNextLink(of: run)
         case .message(let peer, let message, let number):
             guard let run = byName[peer.unit], run.isAlive, peer.id > run.messages.peersBefore else { return }
@@ -81,6 +78,9 @@ extension SupervisorLoop {
     private func take(_ message: ChildMessage, of run: UnitRun, _ number: UInt64) {
         switch message {
         case .hello, .caches, .bye: break
+        case .worth(let offer):
+            run.weigh()
+            run.worth = (offer, now)
         case .state(let state):
             if state == .suspendedReady, !run.isReady { run.locks.becameReady(at: now) }
             run.isReady = state == .suspendedReady

@@ -44,7 +44,9 @@ extension SupervisorLoop {
             return report
         }
         var fleet = Fleet(at: now, level: view.level, shortfall: view.shortfall, units: reports)
-        (fleet.room, fleet.timeLeft, fleet.measuredAt) = (view.room, view.timeLeft, view.at)
+        (fleet.room, fleet.roomToLine, fleet.timeLeft, fleet.measuredAt) = (
+            view.room, view.roomToLine, view.timeLeft, view.at
+        )
         supervisor.published.withLock { $0 = fleet.units }
         return fleet
     }

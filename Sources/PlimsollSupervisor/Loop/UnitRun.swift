@@ -25,6 +25,8 @@ final class UnitRun {
     var isReady = false
     var isSaved = false
     var saysLocks = false
+    /// The worth of memory to the unit's caches, and the time of that message.
+    var worth: (offer: WorthOffer, at: Duration)?
     /// The known state of the unit's file locks while leaving.
     var locks = LockCheck()
     var suspensionRequestedAt: Duration?
@@ -36,6 +38,8 @@ final class UnitRun {
     var keepAlive: Duration?
 
     // Sent to the unit, and actions on the unit.
+    /// The share last sent over the unit's link; `nil` if none was.
+    var share: ProcessShare?
     var notified = PressureLevel.normal
     var notifiedAt: Duration?
     var backgroundSince: Duration?
@@ -134,17 +138,24 @@ final class UnitRun {
         )
         (report.keepAlive, report.lastWoken, report.restart) = (keepAlive, lastWoken, unit.restart)
         (report.lastEnded, report.relaunchGap, report.dependencies) = (lastEnded, relaunchGap, unit.dependencies)
+        (report.hasLink, report.share, report.trustsWorth) = (peer != nil, share, unit.trustsWorth)
+        (report.worth, report.worthAt) = (worth?.offer, worth?.at)
         // While unknown, assume that the unit holds locks.
         report.holdsLocks = saysLocks || state == .leaving && (locks.areHeld ?? true)
         return report
     }
 
+    /// Discards what was said over a link that has closed.
+    func forgetLink() {
+        (peer, tokens, tokensEnd, isReady, isSaved, saysLocks) = (nil, 0, nil, false, false, false)
+        (suspensionRequestedAt, worth, share) = (nil, nil, nil)
+    }
+
     /// Discards the messages of an ended process.
     func forgetMessages() {
-        (peer, tokens, tokensEnd, isReady, isSaved, saysLocks, status, watchdog) = (
-            nil, 0, nil, false, false, false, nil, nil
-        )
-        (notified, notifiedAt, backgroundSince, throttledSince, suspensionRequestedAt) = (.normal, nil, nil, nil, nil)
+        forgetLink()
+        (status, watchdog) = (nil, nil)
+        (notified, notifiedAt, backgroundSince, throttledSince) = (.normal, nil, nil, nil)
         keepAlive = unit.keepAlive
     }
 }

@@ -6,6 +6,8 @@ package enum UnitAction: Sendable, Hashable {
     case warn(PressureLevel)
     /// Ask the unit to release this many bytes.
     case release(ByteCount)
+    /// Tell the unit its share of the memory for caches, and ask for what memory is worth to its caches.
+    case share(ProcessShare)
     /// Tell the unit to go to the background. The unit then has 5 s to become ready to be frozen.
     case background
     /// Freeze the unit.
@@ -35,13 +37,14 @@ package enum UnitAction: Sendable, Hashable {
 extension UnitAction {
     /// The kinds of action, without amounts.
     package enum Kind: String, Sendable, Hashable, CaseIterable {
-        case warn, release, background, suspend, resume, reclaim, throttle, end, start
+        case warn, release, share, background, suspend, resume, reclaim, throttle, end, start
     }
 
     package var kind: Kind {
         switch self {
         case .warn: .warn
         case .release: .release
+        case .share: .share
         case .background: .background
         case .suspend: .suspend
         case .resume: .resume

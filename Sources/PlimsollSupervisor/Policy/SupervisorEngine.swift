@@ -21,6 +21,8 @@ package struct SupervisorEngine: Sendable, Hashable {
     var criticalSince: Duration?
     var calmSince: Duration?
     var lastReturn: Duration?
+    /// Time of the last division of the memory for caches, and the bytes divided; `nil` while memory is plentiful.
+    var divided: Divided?
     /// Time at which the last wait for relief ended.
     private var relievedAt: Duration?
     /// Fleets older than this were taken before the last outcome.
@@ -55,6 +57,7 @@ package struct SupervisorEngine: Sendable, Hashable {
         notify(&pass)
         fillRoom(&pass)
         wake(&pass)
+        divide(&pass)
         // Forget units that no longer exist.
         memory.removeAll(keepingCapacity: true)
         for unit in pass.units where unit.memory != UnitHistory() { memory[unit.name] = unit.memory }

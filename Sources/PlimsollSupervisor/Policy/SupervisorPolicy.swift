@@ -47,6 +47,12 @@ public struct SupervisorPolicy: Sendable, Hashable {
     /// The smallest amount worth reclaiming.
     public var leastReclaim = ByteCount.mebibytes(1)
 
+    /// Division of the memory for caches among units.
+    ///
+    /// `.byWorth` gives each byte where it saves most load time, by the curves of units whose managers divide by worth
+    /// as well (`PressurePolicy.division`). Units without curves are left as they are.
+    public var division = PressurePolicy.CacheDivision.proportional
+
     /// Decide and report without acting: decisions are marked as dry run.
     public var isDryRun = false
 
@@ -78,9 +84,18 @@ extension SupervisorPolicy {
             ($0.value.line, $0.value.column) < ($1.value.line, $1.value.column)
         }) {
             let place = "\(file.name):\(setting.line):\(setting.column): policy: key `\(name)`"
+            if name == "division" {
+                switch setting.text {
+                case "proportional": division = .proportional
+                case "worth": division = .byWorth
+                default: problems.append("\(place) is \"\(setting.text)\"; allowed are proportional and worth")
+                }
+                continue
+            }
             guard let path = Self.durations.first(where: { $0.name == name })?.path else {
                 problems.append(
-                    "\(place) is not known; allowed are \(Self.durations.map(\.name).joined(separator: ", "))")
+                    "\(place) is not known; allowed are \((Self.durations.map(\.name) + ["division"]).joined(separator: ", "))"
+                )
                 continue
             }
             guard let duration = setting.duration, duration <= .seconds(86_400) else {

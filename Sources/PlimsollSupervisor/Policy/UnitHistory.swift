@@ -22,6 +22,9 @@ struct UnitHistory: Sendable, Hashable {
     private(set) var end: End?
     /// True if memory won't last until the unit ends. Its charge no longer counts as expected relief.
     var isGivenUp = false
+    /// Bytes that the unit's caches held when memory was last plentiful: what they are entitled to, whatever the unit
+    /// says that memory is worth.
+    var entitled: Int?
     /// True if the unit's freeze was not confirmed and must be undone (T32).
     var needsRollback = false
     /// Failed steps, each with the time until which there is no retry.
@@ -106,7 +109,7 @@ extension UnitHistory.Pending {
         case .resume: report.state != .suspended && report.state != .suspending && report.state != .leaving
         case .throttle(let on): report.isThrottled == on
         case .start: report.state != .stopped
-        case .reclaim, .warn, .release: false
+        case .reclaim, .warn, .release, .share: false
         }
     }
 }

@@ -100,6 +100,9 @@ public struct ServiceUnit: Sendable, Hashable {
     /// the owner: at first every user may send. Once the main process has sent a message as a user other than root,
     /// only that user may.
     public var socketOwner: UInt32?
+    /// True to believe what the unit says that memory is worth to its caches (`SupervisorPolicy.division`). Otherwise
+    /// the unit gains at most a twentieth of the memory for caches by its word.
+    public var trustsWorth = false
     /// Names of units that must run before this one starts.
     public var dependencies: [String] = []
 

@@ -63,6 +63,14 @@ package struct UnitReport: Sendable, Hashable {
     /// True if the unit holds a file lock that other processes may wait for.
     package var holdsLocks = false
     package var dependencies: [String] = []
+    /// True if the unit is connected over a link.
+    package var hasLink = false
+    /// The share last sent over that link; `nil` if none was.
+    package var share: ProcessShare?
+    /// The worth of memory to the unit's caches, as the unit says, and the time of that message.
+    package var worth: WorthOffer?
+    package var worthAt: Duration?
+    package var trustsWorth = false
 
     package init(
         name: String, role: ServiceUnit.Role, importance: Int, state: UnitState, since: Duration, charge: ByteCount
@@ -81,6 +89,8 @@ package struct Fleet: Sendable, Hashable {
     package var shortfall: ByteCount
     /// Number of bytes that may be allocated before the level rises; `nil` if unknown.
     package var room: ByteCount?
+    /// As `room`, with what is kept for bursts.
+    package var roomToLine: ByteCount?
     /// Time until memory is exhausted at the current growth of usage; `nil` if usage doesn't grow.
     package var timeLeft: Duration?
     /// Time of the measurement, which may precede the last relief.

@@ -4,7 +4,7 @@ import Yams  // of the trait "Supervisor"
 private enum UnitKey: String, CaseIterable {
     case command, process, group, environment, directory, role, importance, memory, suspension, exitsOnSuspend,
         keepAlive, allowance, restart,
-        notify, startTime, notifyAccess, socketOwner, dependencies
+        notify, startTime, notifyAccess, socketOwner, trustsWorth, dependencies
 }
 
 extension UnitsReader {
@@ -50,6 +50,7 @@ extension UnitsReader {
         case .startTime: unit.startTime = duration(node, in: .seconds(1)...(.seconds(3600)), "from 1s to 1h")
         case .notifyAccess: if let access = word(node, ServiceUnit.NotifyAccess.self) { unit.notifyAccess = access }
         case .socketOwner: unit.socketOwner = user(node)
+        case .trustsWorth: if let trusts = flag(node) { unit.trustsWorth = trusts }
         case .dependencies: unit.dependencies = dependencies(node)
         }
     }

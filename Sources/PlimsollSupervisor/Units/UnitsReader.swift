@@ -46,7 +46,7 @@ struct UnitsReader {
                 return reader.refuse(value, "is \(Self.shown(value)); allowed is a number or a time such as 30s")
             }
             let setting = UnitsFile.Setting(text: text, line: value.mark?.line ?? 0, column: value.mark?.column ?? 0)
-            guard setting.number != nil || setting.duration != nil else {
+            guard setting.number != nil || setting.duration != nil || name == "division" else {
                 return reader.refuse(
                     value, "is \(Self.shown(value)); allowed is a number or a time such as 250ms, 30s, 10m or 1h")
             }

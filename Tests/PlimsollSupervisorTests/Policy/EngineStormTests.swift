@@ -55,6 +55,7 @@ private struct EngineStorm {
             switch decision.action {
             case .warn(let level): (units[index].notified, units[index].notifiedAt) = (level, now)
             case .release(let amount): units[index].charge -= min(units[index].charge, chance(0.5) ? amount : .zero)
+            case .share(let share): units[index].share = share
             case .background: (units[index].state, units[index].since, units[index].backgroundSince) = (.leaving, now, now)
             case .suspend: (units[index].state, units[index].since) = (chance(0.8) ? .suspended : .suspending, now)
             case .resume: (units[index].state, units[index].since) = (.running, now)

@@ -29,6 +29,7 @@ extension UnitAction {
         switch self {
         case .warn(let level): "warn \(level)"
         case .release(let amount): "release \(amount)"
+        case .share(let share): "share \(share.bytes.map { "\($0 >> 20) MiB" } ?? "any")"
         case .background: "background"
         case .suspend: "suspend"
         case .resume(let reason): "resume \(reason.rawValue)"

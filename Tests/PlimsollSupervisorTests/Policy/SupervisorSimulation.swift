@@ -119,6 +119,7 @@ struct SupervisorSimulation: Sendable {
         case .warn(let level): (units[index].report.notified, units[index].report.notifiedAt) = (level, now)
         case .release(let amount):
             if !units[index].habits.contains(.ignoresWarnings) { later(.milliseconds(200), index, .released(amount)) }
+        case .share(let share): units[index].report.share = share
         case .background:
             units[index].enter(.leaving, at: now)
             units[index].report.backgroundSince = units[index].report.backgroundSince ?? now

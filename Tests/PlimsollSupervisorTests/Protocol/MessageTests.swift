@@ -11,11 +11,16 @@ import Testing
         .caches(held: .mebibytes(5), reclaimable: .zero), .saved(true), .saved(false), .locks(true), .locks(false), .keepAlive(every: .seconds(600)),
         .suspend,
         .bye,
+        .worth(
+            WorthOffer(
+                held: 1 << 20, room: 5, curve: MissCurve(requests: 900, points: [.init(bytes: 10, misses: 900), .init(bytes: 1 << 40, misses: 0)]))),
+        .worth(WorthOffer(held: 0, room: 1 << 60, curve: MissCurve(requests: 7, points: [], isReliable: false))),
     ]
     static let fromSupervisors: [SupervisorMessage] =
         PressureLevel.allCases.map { .level($0) } + SupervisorMessage.Refusal.allCases.map { .refused($0) }
         + [
             .release(.gibibytes(2)), .background(deadline: .seconds(5)), .resume, .checkpoint, .ending(grace: .seconds(10)),
+            .share(ProcessShare(bytes: nil, total: 1 << 30)), .share(ProcessShare(bytes: 0, total: 7)),
             .keepAlive(answerTo: 7, accepted: true),
             .keepAlive(answerTo: .init(Int.max), accepted: false),
         ]
@@ -34,6 +39,23 @@ import Testing
         #expect(
             String(decoding: ChildMessage.caches(held: .kibibytes(1), reclaimable: 512).encoded(7), as: UTF8.self)
                 == "7 caches bytes=1024 reclaimable=512\n")
+    }
+
+    @Test(arguments: ["", "0", "1:5,2:4", "0:5,2:4,2:3", "0:5,2", "0:5,2:-1", "0:5,2:nan", "0:5,2:4,", "0:5,2305843009213693952:4", "0:1e9,2:4"])
+    func `a curve that is none is refused`(_ curve: String) {
+        #expect(throws: MessageError.invalid("curve")) { try ChildMessage.decode(Array("1 worth bytes=1 room=1 curve=\(curve)".utf8)) }
+    }
+
+    @Test func `a curve of the most points fits in a line, and one more is refused`() throws {
+        func line(_ count: Int) -> [UInt8] {
+            let points = (1...count).map { MissCurve.Point(bytes: (1 << 60) - count + $0, misses: 1e18) }
+            return ChildMessage.worth(WorthOffer(held: .max, room: .max, curve: MissCurve(requests: 1e18, points: points))).encoded(.max)
+        }
+        let most = line(Division.mostPoints)
+        #expect(most.count < MessageLine.maximumLength)
+        guard case .worth(let offer) = try ChildMessage.decode(most.dropLast()).message else { return #expect(Bool(false), "another message") }
+        #expect(offer.held == 1 << 60 && offer.curve.points.count == Division.mostPoints)
+        #expect(throws: MessageError.invalid("curve")) { try ChildMessage.decode(line(Division.mostPoints + 1).dropLast()) }
     }
 
     @Test func `numbers beyond all bounds are written in the reader's range`() throws {

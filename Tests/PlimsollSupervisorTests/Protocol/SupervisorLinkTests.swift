@@ -1,5 +1,4 @@
 import Glibc
-import Plimsoll
 import PlimsollLifecycle
 import PlimsollLinux
 import PlimsollSupervisor
@@ -7,6 +6,8 @@ import PlimsollTesting
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import Plimsoll
 
 @Suite struct SupervisorLinkTests {
     /// A supervisor that does nothing by itself.
@@ -154,6 +155,43 @@ import Testing
         _ = try await report
         #expect(isAsked.withLock { $0 })
         withExtendedLifetime(link) {}
+    }
+
+    @Test func `a supervisor learns what memory is worth to a service, whose share ends with the link`() async throws {
+        let supervisor = try Supervisor(directory)
+        let manager = ResourceManager(source: ScriptedPressureSource(), policy: PressurePolicy(division: .byWorth))
+        let cache = PurgeableCache<Int, Int>("cache") { _, value in value }, registration = manager.register(cache)
+        try await manager.lifecycle.launch()
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(supervisor.send(.share(ProcessShare(bytes: 1 << 20, total: 8 << 20))))
+        // Orders are carried out one after another, so the share is set once the next one is answered.
+        #expect(await supervisor.send(.checkpoint, for: .saved(true)))
+        var random = SeededGenerator(seed: usualSeed(7))
+        // Rounds that a running manager would have.
+        func round() {
+            manager.parts.divider.round { _, body in
+                body()
+                return true
+            }
+        }
+        for _ in 0..<50 where manager.worthOffer?.curve.isReliable != true {
+            round()
+            for _ in 0..<20_000 {
+                let key = Int.random(in: 0..<Int.random(in: 1...5000, using: &random), using: &random)
+                if cache.value(forKey: key) == nil { cache.insert(1000, forKey: key) }
+            }
+        }
+        let offer = try #require(manager.worthOffer)
+        #expect(
+            await supervisor.serve {
+                $0.received.contains { if case .worth(let told) = $0 { told.held == offer.held && told.curve.points.count > 1 } else { false } }
+            })
+        round()
+        #expect(cache.heldBytes <= 1 << 20 && cache.heldBytes > 0)
+        link.close()
+        await until("the share ends with the link") { manager.worthOffer == nil }
+        withExtendedLifetime(registration) {}
     }
 
     @Test func `C43 state is saved on the supervisor's request, and the save is reported`() async throws {

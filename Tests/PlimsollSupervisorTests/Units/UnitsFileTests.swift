@@ -49,7 +49,7 @@ import Testing
         let article = try #require(Fixture.text(of: "docs/Units.md"))
         let found = try #require(unitProblems("command: [/x]", "zzzzzzzzzz: 1").first)
         let keys = try #require(found.split(separator: "allowed are ").last).split(separator: ", ")
-        #expect(keys.count == 18)
+        #expect(keys.count == 19)
         for key in keys where key != "memory" { #expect(article.contains("| `\(key)` |"), "\(key)") }
     }
 

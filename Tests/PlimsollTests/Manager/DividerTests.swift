@@ -76,6 +76,60 @@ import Testing
         }
     }
 
+    @Test func `a share of the process bounds its caches, and even one cache tells what memory is worth`() async throws {
+        try await RunningManager.run(policy: policy) { running in
+            let cache = PurgeableCache<Int, Int>("one") { _, value in value }
+            let limited = PurgeableCache<Int, Int>("limited", limit: .mebibytes(8)) { _, value in value }
+            let manager = running.manager, registrations = [manager.register(cache), manager.register(limited)]
+            for key in 0..<4000 { limited.insert(1000, forKey: key) }
+            var random = SeededGenerator(seed: usualSeed(5))
+            func round() async {
+                let rounds = manager.parts.divider.rounds
+                await running.available(.mebibytes(500), after: .seconds(11))
+                await running.until { manager.parts.divider.rounds > rounds }
+            }
+            await round()
+            #expect(manager.worthOffer == nil && cache.counters.sampled.pointee.load(ordering: .relaxed) == 0)
+            manager.setProcessShare(ProcessShare(bytes: nil, total: 64 << 20))
+            for _ in 0..<20 where manager.worthOffer?.curve.isReliable != true {
+                request(cache, 30_000, keys: 60_000, &random)
+                await round()
+            }
+            let offer = try #require(manager.worthOffer)
+            #expect(offer.held == cache.heldBytes && offer.room > 100 << 20 && offer.room < 500 << 20, "\(offer)")
+            // Load time of a cheap cache: a millisecond.
+            let curve = offer.curve
+            #expect(curve.misses(at: 64 << 20) < curve.misses(at: 1 << 20) && curve.misses(at: 0) > 1000 * 1e6, "\(curve)")
+            manager.setProcessShare(ProcessShare(bytes: 4 << 20, total: 64 << 20))
+            await round()
+            #expect(cache.heldBytes <= 4 << 20 && cache.heldBytes > 3 << 20, "\(cache.heldBytes)")
+            request(cache, 100_000, keys: 60_000, &random)
+            await round()
+            #expect(cache.heldBytes <= 4 << 20 && cache.heldBytes > 3 << 20, "\(cache.heldBytes)")
+            #expect(limited.heldBytes == 4_000_000, "a cache with a limit takes no part")
+            manager.setProcessShare(nil)
+            await round()
+            #expect(manager.worthOffer == nil && cache.counters.sampled.pointee.load(ordering: .relaxed) == 0)
+            request(cache, 100_000, keys: 60_000, &random)
+            #expect(cache.heldBytes > 8 << 20, "\(cache.heldBytes)")
+            withExtendedLifetime(registrations) {}
+        }
+    }
+
+    @Test func `a share changes nothing where memory is divided in proportion`() async throws {
+        var policy = policy
+        policy.division = .proportional
+        try await RunningManager.run(policy: policy) { running in
+            let cache = PurgeableCache<Int, Int>("one") { _, value in value }, registration = running.manager.register(cache)
+            running.manager.setProcessShare(ProcessShare(bytes: 1 << 20, total: 1 << 30))
+            await running.available(.mebibytes(500), after: .seconds(11))
+            for key in 0..<4000 { cache.insert(1000, forKey: key) }
+            await running.available(.mebibytes(500), after: .seconds(11))
+            #expect(cache.heldBytes == 4_000_000 && running.manager.worthOffer == nil)
+            withExtendedLifetime(registration) {}
+        }
+    }
+
     @Test func `a limit set by hand, or the end of the registration, ends a cache's part`() async throws {
         try await RunningManager.run(policy: policy) { running in
             let caches = ["one", "two", "three"].map { name in PurgeableCache<Int, Int>(name) { _, value in value } }

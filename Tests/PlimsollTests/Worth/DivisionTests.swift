@@ -120,4 +120,60 @@ import Testing
         #expect(
             (cost(settled) - least) / avoidable < Division.leastGain * 1.2, "\(settled)")
     }
+
+    // MARK: Many holders
+
+    @Test func `of more holders than units, each gets what saves most`() {
+        var random = SeededGenerator(seed: usualSeed(11))
+        let budget = 100_000
+        let holders: [Division.Holder] = (0..<500).map { index in
+            let scale = Double.random(in: 100...3000, using: &random), load = index < 50 ? 400.0 : 1
+            return Division.Holder(held: budget / 500, curve: Self.power(scale), loadTime: load)
+        }
+        let shares = settle(holders, from: holders.map(\.held), budget: budget)
+        #expect(shares.reduce(0, +) > budget * 9 / 10, "all memory is in use")
+        func cost(_ shares: [Int]) -> Double { zip(holders, shares).reduce(0) { $0 + $1.0.cost(at: $1.1) } }
+        #expect(shares.prefix(50).reduce(0, +) > budget / 2, "a tenth of the holders, for loads that take 400 times as long")
+        #expect(cost(shares) < 0.75 * cost(holders.map(\.held)))
+    }
+
+    @Test func `of many loops those that fit get all that they need, and others next to nothing`() {
+        let holders = (0..<40).map { _ in Division.Holder(held: 1000, curve: Self.loop(4000), loadTime: 1) }
+        let shares = Division.best(holders, budget: 40_000)
+        #expect(shares.count { $0 >= 4000 } == 10 && shares.reduce(0, +) <= 40_000, "\(shares)")
+    }
+
+    @Test func `many holders keep within their bounds`() {
+        let holders: [Division.Holder] = (0..<40).map { index in
+            let most = index == 39 ? 120 : Int.max
+            return Division.Holder(held: 100, curve: Self.power(100), loadTime: Double(index), least: 50, most: most)
+        }
+        let shares = Division.best(holders, budget: 8000)
+        #expect(shares.allSatisfy { $0 >= 50 } && shares[39] <= 120 && shares.reduce(0, +) <= 8000, "\(shares)")
+        #expect(Division.best(holders, budget: 40).reduce(0, +) <= 40, "less than the least of each")
+    }
+
+    // MARK: The sum
+
+    @Test(arguments: [3, 40]) func `the sum is what the best division costs at each size`(_ count: Int) {
+        let holders: [Division.Holder] = (0..<count).map { index in
+            let scale = Double(50 + 20 * index), load = Double(1 + index % 3)
+            return Division.Holder(held: 64, curve: Self.power(scale), loadTime: load)
+        }
+        let budget = 512 * count, sum = Division.sum(holders, upTo: budget)
+        #expect(sum.isReliable && sum.points.count <= Division.mostPoints)
+        #expect(abs(sum.requests - holders.reduce(0) { $0 + $1.cost(at: 0) }) < 1e-6)
+        for bytes in [budget / 8, budget / 2, budget] {
+            let shares = Division.best(holders, budget: bytes)
+            let cost: Double = zip(holders, shares).reduce(0) { $0 + $1.0.cost(at: $1.1) }
+            #expect(abs(sum.misses(at: bytes) - cost) < 0.05 * sum.requests, "at \(bytes): \(sum.misses(at: bytes)), not \(cost)")
+        }
+    }
+
+    @Test func `the sum counts what holders without a curve hold, and has a cliff where a loop has one`() {
+        let loop = Division.Holder(held: 10, curve: Self.loop(32_000), loadTime: 2), unknown = Division.Holder(held: 5000, curve: nil, loadTime: 1)
+        let sum = Division.sum([loop, unknown], upTo: 64_000)
+        #expect(sum.misses(at: 5000 + 30_000) == 2000 && sum.misses(at: 5000 + 33_000) == 0, "\(sum.points)")
+        #expect(!Division.sum([unknown], upTo: 64_000).isReliable)
+    }
 }

@@ -168,6 +168,9 @@ final class SimulatedFleet: @unchecked Sendable {
         case .release(let bytes):
             process.order(.release(bytes))
             engine.learn(Outcome(decision, at: now, relief: .zero, failure: nil))
+        case .share(let share):
+            process.order(.share(share))
+            engine.learn(Outcome(decision, at: now, relief: .zero, failure: nil))
         case .background:
             unit.enter(.leaving)
             unit.report.suspensionRequestedAt = nil

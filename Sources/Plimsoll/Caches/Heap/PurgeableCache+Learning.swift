@@ -69,6 +69,8 @@ final class CurveLearning: Sendable {
         /// The cache's statistics at the end of the last round; `nil` before the first.
         var before: CacheStatistics?
         var endedAt = Duration.zero
+        /// Length of the rounds so far in seconds; those of a round weigh less in the next, as its requests do.
+        var seconds = 0.0
         /// Loads and their time in nanoseconds; those of a round weigh less in the next.
         var loads = 0.0
         var loadTime = 0.0
@@ -100,7 +102,7 @@ final class CurveLearning: Sendable {
             state.onRound = onRound
             if onRound == nil {
                 state.meter.stop()
-                (state.before, state.loads, state.loadTime, state.estimate) = (nil, 0, 0, 0)
+                (state.before, state.loads, state.loadTime, state.estimate, state.seconds) = (nil, 0, 0, 0, 0)
             } else {
                 state.meter.start()
             }
@@ -147,7 +149,9 @@ final class CurveLearning: Sendable {
             let loadTime = max(.zero, now.loadTime - before.loadTime)
             state.loadTime = state.loadTime * CurveMeter.memory + Double(loadTime.inNanoseconds)
             let mean = state.loads > 0 ? state.loadTime / state.loads : nil
-            return (Learnt(curve: curve, loadTime: mean, rate: rate), state.meter.threshold)
+            if rate != nil { state.seconds = state.seconds * CurveMeter.memory + seconds }
+            let usual = state.seconds > 0 ? curve.requests / state.seconds : nil
+            return (Learnt(curve: curve, loadTime: mean, rate: usual), state.meter.threshold)
         }
     }
 }
