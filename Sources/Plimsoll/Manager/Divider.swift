@@ -74,8 +74,7 @@ package final class Divider: Sendable {
         bell = Bell(wake: wake)
     }
 
-    /// The worth of memory to all caches in sum; `nil` unless a supervisor has asked.
-    /// The bytes held are those of now.
+    /// The worth of memory to all caches in sum, with the bytes held now; `nil` unless a supervisor has asked.
     package var offer: WorthOffer? {
         guard var offer = state.withLock({ $0.offer }) else { return nil }
         offer.held = registry.snapshot.reduce(0) {
@@ -158,7 +157,8 @@ package final class Divider: Sendable {
         let result = isDivided ? Division.next(holders, from: before, budget: budget) : nil
         note(result, entries, before)
         for index in entries.indices {
-            entries[index].setShare(result?.shares[index])
+            // Zero would stand for no share.
+            entries[index].setShare(result.map { max(1, $0.shares[index]) })
             entries[index].worth.withLock { worth in
                 guard let result, let curve = holders[index].known else { return worth = nil }
                 worth = CacheWorth(

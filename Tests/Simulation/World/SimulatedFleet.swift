@@ -23,6 +23,7 @@ final class SimulatedFleet: @unchecked Sendable {
         let share = 160 << 20
         // Less than all units may take together.
         limit = Int(Double(share * count) * Dice.between(0.3, 0.7))
+        if Dice.chance(0.5) { engine.policy.division = .byWorth }
         for number in 0..<count {
             let role = ServiceUnit.Role.allCases[Dice.roll(ServiceUnit.Role.allCases.count)]
             units.append(SimulatedUnit("u\(number)", role, importance: Dice.roll(1001), limit: share, of: self))
@@ -142,6 +143,7 @@ final class SimulatedFleet: @unchecked Sendable {
             at: SimulatedThreads.now, level: level,
             shortfall: level == .normal ? .zero : ByteCount(used - Int(Double(limit) * 0.8)), units: units.map(\.report))
         fleet.room = max(.zero, ByteCount(Int(Double(limit) * 0.85) - used))
+        fleet.roomToLine = fleet.room
         return fleet
     }
 
@@ -169,6 +171,10 @@ final class SimulatedFleet: @unchecked Sendable {
             process.order(.release(bytes))
             engine.learn(Outcome(decision, at: now, relief: .zero, failure: nil))
         case .share(let share):
+            Invariants.check(!isShort, "\(unit.name) got a share while memory was short")
+            Invariants.check(
+                (share.bytes ?? 0) >= 0 && share.bytes ?? 0 <= limit * 2, "\(unit.name) got a share of \(share)")
+            unit.report.share = share
             process.order(.share(share))
             engine.learn(Outcome(decision, at: now, relief: .zero, failure: nil))
         case .background:

@@ -46,6 +46,7 @@ final class SimulatedUnit: @unchecked Sendable {
         (report.notified, report.notifiedAt, report.suspensionRequestedAt) = (.normal, nil, nil)
         report.relaunchGap = report.lastEnded.map { SimulatedThreads.now - $0 }
         (report.isThrottled, report.throttledSince, report.exitsOnSuspend) = (false, nil, false)
+        (report.hasLink, report.share, report.worth, report.trustsWorth) = (false, nil, nil, Dice.chance(0.5))
         enter(.running)
     }
 

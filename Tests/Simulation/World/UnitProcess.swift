@@ -195,11 +195,28 @@ final class UnitProcess: @unchecked Sendable {
             let waiting = waiting
             self.waiting = []
             while !inbox.isEmpty { orders.obey(inbox.removeFirst()) { [link] in link.unpark() } }
+            keepShare()
             tell()
             for done in waiting { done.resume() }
             let isCalm = memory.truth == .normal && !fleet.isShort && unit.report.backgroundSince == nil
             link.park(atMost: isCalm ? .seconds(120) : .seconds(1))
         }
+    }
+
+    /// Keeps to the share of the memory for caches, and reports what memory is worth; now and then that is a lie.
+    private func keepShare() {
+        unit.report.hasLink = true
+        guard let share = unit.report.share else { return }
+        var held = memory.caches.reduce(0) { $0 + $1.heldBytes }
+        for cache in memory.caches where held > share.bytes ?? .max { held -= cache.release(held - (share.bytes ?? 0)) }
+        let load = Dice.chance(0.1) ? 1e18 : Double(Dice.roll(1_000_000_000))
+        let points = (1...4).map { part in
+            MissCurve.Point(bytes: share.total / 4 * part + part, misses: load / Double(1 + part * Dice.roll(20)))
+        }
+        unit.report.worth = WorthOffer(
+            held: Dice.chance(0.1) ? 1 << 60 : held, room: Dice.chance(0.1) ? 1 << 60 : memory.available / 2,
+            curve: MissCurve(requests: load, points: points, isReliable: Dice.chance(0.9)))
+        unit.report.worthAt = SimulatedThreads.now
     }
 
     /// Tells the supervisor the present state.
