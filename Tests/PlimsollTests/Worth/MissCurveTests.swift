@@ -290,3 +290,62 @@ import Testing
         }
     }
 }
+
+@Suite struct CliffTests {
+    /// The sample of a loop: all requests miss with 15,000 bytes, and none with 20,000.
+    private let sampled = MissCurve(
+        requests: 1000, points: [.init(bytes: 15_000, misses: 1000), .init(bytes: 20_000, misses: 0), .init(bytes: 40_000, misses: 0)])
+    private var cliff = Cliff()
+
+    /// Notes a round of 10,000 requests in a cache with entries of one byte.
+    private mutating func note(_ ratio: Double, at bytes: Int, times: Int = 1) {
+        for _ in 0..<times { cliff.note(ratio, of: 10_000, at: bytes, entries: Double(bytes), sampled) }
+    }
+
+    @Test mutating func `misses at a size are misses at each smaller size, and hits are hits at each larger size`() {
+        note(1, at: 17_000, times: 4)
+        note(0, at: 18_000)
+        let curve = cliff.applied(to: sampled)
+        #expect([1000, 15_000, 17_000].allSatisfy { curve.misses(at: $0) == 1000 } && curve.misses(at: 18_000) == 0, "\(curve)")
+        #expect(curve.misses(at: 17_500) == 500 && curve.misses(at: 19_000) == 0)
+    }
+
+    @Test mutating func `a cache that has just grown says nothing of a loop, one that has shrunk does at once`() {
+        note(1, at: 17_000, times: 3)
+        #expect(cliff.applied(to: sampled) == sampled, "the loop may come again")
+        note(1, at: 17_000)
+        #expect(cliff.applied(to: sampled).misses(at: 17_000) == 1000)
+        cliff = Cliff()
+        note(0, at: 18_000, times: 4)
+        note(1, at: 17_500)
+        #expect(cliff.applied(to: sampled).misses(at: 17_500) == 1000)
+    }
+
+    @Test mutating func `a cliff moves with the loop`() {
+        note(0, at: 18_000, times: 4)
+        note(1, at: 18_000, times: 1)
+        #expect(cliff.applied(to: sampled).misses(at: 18_000) == 1000, "the loop has become longer")
+        note(0, at: 17_000)
+        #expect(cliff.applied(to: sampled).misses(at: 17_000) == 0, "and shorter")
+    }
+
+    @Test mutating func `a side is forgotten after fifty rounds without news`() {
+        note(0, at: 18_000)
+        note(0, at: 18_500, times: 49)
+        #expect(cliff.applied(to: sampled).misses(at: 18_000) == 0)
+        note(0, at: 19_000)
+        #expect(cliff.applied(to: sampled).misses(at: 18_000) > 0)
+    }
+
+    @Test mutating func `slopes, and misses in the middle of a cliff, say nothing`() {
+        note(0.5, at: 17_500, times: 10)
+        note(1, at: 30_000, times: 10)
+        note(0, at: 10_000, times: 10)
+        #expect(cliff.applied(to: sampled) == sampled)
+        let slope = MissCurve(requests: 1000, points: (1...10).map { .init(bytes: $0 * 1000, misses: 1000 - 90 * Double($0)) })
+        for _ in 0..<10 { cliff.note(1, of: 10_000, at: 5500, entries: 5500, slope) }
+        #expect(cliff.applied(to: slope) == slope)
+        cliff.note(.nan, of: 0, at: 0, entries: .infinity, MissCurve(requests: 0, points: []))
+        #expect(cliff.applied(to: slope) == slope)
+    }
+}
