@@ -122,7 +122,7 @@ extension MissCurve {
     var inLine: String {
         let known = isReliable ? points.map { (bytes: $0.bytes, misses: $0.misses) } : []
         return ([(bytes: 0, misses: requests)] + known).map { point in
-            "\(max(0, min(1 << 60, point.bytes))):\(Int(max(0, min(1e18, point.misses))))"
+            "\(max(0, min(1 << 60, point.bytes))):\(Int(max(0, min(Double(1 << 60), point.misses))))"
         }.joined(separator: ",")
     }
 

@@ -90,7 +90,7 @@ struct StatusPage {
         <div id="caches"></div>
         <div id="shares" hidden>
         <h3>Shares of memory</h3>
-        <p class="note">The curve is the part of the requests that misses, by the size of the cache. The upright line is today's share, the dashed one the best. Saved is load time a minute.</p>
+        <p class="note">The curve shows the part of the requests that miss, by the size of the cache. The upright line is today's share, the dashed line the best. Times saved are load times a minute.</p>
         <div id="curves" class="curves"></div>
         <p id="moves" class="note"></p>
         </div>

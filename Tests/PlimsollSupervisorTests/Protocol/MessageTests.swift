@@ -14,6 +14,10 @@ import Testing
         .worth(
             WorthOffer(
                 held: 1 << 20, room: 5, curve: MissCurve(requests: 900, points: [.init(bytes: 10, misses: 900), .init(bytes: 1 << 40, misses: 0)]))),
+        .worth(
+            WorthOffer(
+                held: 1 << 60, room: 0,
+                curve: MissCurve(requests: Double(1 << 60), points: [.init(bytes: 1 << 60, misses: Double(1 << 60))]))),
         .worth(WorthOffer(held: 0, room: 1 << 60, curve: MissCurve(requests: 7, points: [], isReliable: false))),
     ]
     static let fromSupervisors: [SupervisorMessage] =
