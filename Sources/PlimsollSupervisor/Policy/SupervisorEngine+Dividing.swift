@@ -21,13 +21,17 @@ extension SupervisorEngine {
     /// Asks units for the worth of memory to their caches, and divides the memory for caches once that is nearly used
     /// up.
     mutating func divide(_ pass: inout DecisionPass) {
-        // A dry run has no links of its own. A shortage is answered first: curves tell nothing of a burst.
-        guard policy.division == .byWorth, !policy.isDryRun, pass.level == .normal, let room = pass.fleet.room else {
-            return
-        }
+        // A dry run has no links of its own.
+        guard policy.division == .byWorth, !policy.isDryRun else { return }
         let linked = pass.units.indices.filter { pass.units[$0].report.hasLink && pass.units[$0].runs }
-        // A unit that just got another decision has its share with the others, next time.
-        guard !linked.contains(where: { pass.units[$0].isTaken }) else { return }
+        // No event tells that memory is not short.
+        if linked.contains(where: { pass.units[$0].report.share == nil }) {
+            pass.remind(at: pass.at + Self.divisionInterval)
+        }
+        // A shortage is answered first: curves tell nothing of a burst. A unit that just got another decision has its
+        // share with the others, next time.
+        guard pass.level == .normal, let room = pass.fleet.room, !linked.contains(where: { pass.units[$0].isTaken })
+        else { return }
         let total = linked.reduce(min(max(0, room.bytes), Self.mostBytes)) { $0 + Self.held(pass.units[$1].report) }
         for index in linked where pass.units[index].report.share == nil {
             pass.record(
@@ -39,7 +43,10 @@ extension SupervisorEngine {
         let isTight = Double(free) <= Double(sum) * (divided == nil ? Self.tight : Self.plentiful)
         guard offering.count > 1, isTight else { return leaveOpen(offering, held, total, &pass) }
         let news = offering.compactMap { pass.units[$0].report.worthAt }.max() ?? .zero
-        if let last = divided?.at, pass.at >= last, pass.at < last + Self.divisionInterval || news <= last { return }
+        if let last = divided?.at, pass.at >= last {
+            guard news > last else { return }
+            guard pass.at >= last + Self.divisionInterval else { return pass.remind(at: last + Self.divisionInterval) }
+        }
         // Memory that some caches have left for others is still to be divided, though readings may keep that for a burst.
         let left = min(max(0, pass.fleet.roomToLine?.bytes ?? 0), Self.mostBytes)
         let budget = max(sum + max(0, free), min(divided?.bytes ?? 0, sum + left))

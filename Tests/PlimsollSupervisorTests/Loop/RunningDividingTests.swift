@@ -37,6 +37,8 @@ struct RunningDividingTests {
 
     @Test func `units are asked, and the one that saves more load time gets memory of the other`() async throws {
         let fleet = try RunningFleet([unit("cheap", load: 1_000_000), unit("dear", load: 1_000_000_000)]) { $0.policy.division = .byWorth }
+        // The units are there before the first reading, after which no event follows.
+        #expect(await fleet.waits { fleet.report("dear")?.hasLink ?? false && fleet.report("cheap")?.hasLink ?? false })
         fleet.push(0.5)
         func share(_ name: String) -> Int? { fleet.report(name)?.share?.bytes }
         #expect(await fleet.waits { share("dear") ?? 0 > 1_100_000 && share("cheap") ?? .max < 1_000_000 })

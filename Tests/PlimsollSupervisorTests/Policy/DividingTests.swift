@@ -193,6 +193,18 @@ import Testing
         #expect(engine.words(fleet) == ["one: share any"], "with one unit there is nothing to divide")
     }
 
+    @Test mutating func `an evaluation follows for units that could not be asked, and for news that came too soon`() {
+        var services = four
+        var now = reading(services, 1, room: 10)
+        now.room = nil
+        #expect(engine.words(now) == [] && engine.nextEvaluation(after: now) == .seconds(1), "nothing was read yet")
+        _ = run(&services, limit: 400, seconds: 2...3)
+        now = reading(services, 3.5, room: 0)
+        #expect(engine.words(now) == [] && engine.nextEvaluation(after: now) == .milliseconds(500))
+        for index in now.units.indices { now.units[index].worthAt = .seconds(3) }
+        #expect(engine.words(now) == [] && engine.nextEvaluation(after: now) ?? .seconds(9) > .seconds(1), "no news")
+    }
+
     @Test func `without the policy no unit is asked`() {
         var engine = SupervisorEngine()
         #expect(engine.words(reading(four, 1, room: 10)) == [])
