@@ -77,10 +77,12 @@ package final class Divider: Sendable {
     /// The worth of memory to all caches in sum, with the bytes held now; `nil` unless a supervisor has asked.
     package var offer: WorthOffer? {
         guard var offer = state.withLock({ $0.offer }) else { return nil }
-        offer.held = registry.snapshot.reduce(0) {
-            $0 + ($1.isShared ? min(max(0, $1.purgeable.heldBytes), ReleasePass.mostHeld) : 0)
-        }
+        offer.held = registry.snapshot.reduce(0) { $0 + ($1.isShared ? Self.held($1) : 0) }
         return offer
+    }
+
+    private static func held(_ entry: PurgeableRegistry.Entry) -> Int {
+        min(max(0, entry.purgeable.heldBytes), ReleasePass.mostHeld)
     }
 
     /// Sets the share of this process among the processes of a supervisor; `nil` for none, if the supervisor is gone.
@@ -140,7 +142,7 @@ package final class Divider: Sendable {
             state.withLock { ($0.offer, $0.ceiling) = (nil, nil) }
             return entries.allSatisfy { entry in call(entry) { entry.stopSharing() } }
         }
-        let held = entries.map { min(max(0, $0.purgeable.heldBytes), ReleasePass.mostHeld) }
+        let held = entries.map(Self.held)
         let sum = held.reduce(0, +), budget = min(sum + min(meter.room, sum), process?.bytes ?? .max)
         guard let learnt = learn(entries, upTo: max(budget, process?.total ?? 0), call) else { return false }
         let times = loadTimes(entries, learnt)

@@ -47,7 +47,8 @@ package struct Division: Sendable {
     package static let leastGain = 0.01
     /// Largest part of the memory that moves at once.
     package static let step = 0.1
-    static let mostBytes = 1 << 50
+    /// Most bytes that are divided; larger numbers are wrong.
+    package static let mostBytes = 1 << 50
     /// Two hours in nanoseconds.
     static let longestLoad = 7.2e12
 

@@ -32,7 +32,7 @@ extension SupervisorEngine {
         // share with the others, next time.
         guard pass.level == .normal, let room = pass.fleet.room, !linked.contains(where: { pass.units[$0].isTaken })
         else { return }
-        let total = linked.reduce(min(max(0, room.bytes), Self.mostBytes)) { $0 + Self.held(pass.units[$1].report) }
+        let total = linked.reduce(min(max(0, room.bytes), Division.mostBytes)) { $0 + Self.held(pass.units[$1].report) }
         for index in linked where pass.units[index].report.share == nil {
             pass.record(
                 .share(ProcessShare(bytes: nil, total: total)), to: index, "memory for caches is divided by its worth")
@@ -48,7 +48,7 @@ extension SupervisorEngine {
             guard pass.at >= last + Self.divisionInterval else { return pass.remind(at: last + Self.divisionInterval) }
         }
         // Memory that some caches have left for others is still to be divided, though readings may keep that for a burst.
-        let left = min(max(0, pass.fleet.roomToLine?.bytes ?? 0), Self.mostBytes)
+        let left = min(max(0, pass.fleet.roomToLine?.bytes ?? 0), Division.mostBytes)
         let budget = max(sum + max(0, free), min(divided?.bytes ?? 0, sum + left))
         divided = Divided(at: pass.at, bytes: budget)
         let holders = holders(offering, held, budget, &pass)
@@ -88,19 +88,17 @@ extension SupervisorEngine {
         return offering.indices.map { place in
             let report = pass.units[offering[place]].report
             let most = (entitled[place] / sum + Self.mostGain) * Double(budget), curve = report.worth?.curve
+            let bound = report.trustsWorth ? Int.max : Int(most)
             // A newcomer needs some memory to learn what memory is worth.
             let isNew = curve.map { !$0.isReliable && $0.requests > 0 } ?? false
-            return Division.Holder(
-                held: held[place], curve: curve, loadTime: 1, least: isNew ? budget / (2 * offering.count) : 0,
-                most: report.trustsWorth ? .max : Int(most))
+            let least = isNew ? min(bound, budget / (2 * offering.count)) : 0
+            return Division.Holder(held: held[place], curve: curve, loadTime: 1, least: least, most: bound)
         }
     }
 
     /// Bytes that the unit's caches hold: not more than the kernel charges to the unit.
     private static func held(_ report: UnitReport) -> Int {
-        let charge = min(max(0, report.charge.bytes), mostBytes)
+        let charge = min(max(0, report.charge.bytes), Division.mostBytes)
         return report.worth.map { min(max(0, $0.held), charge) } ?? charge
     }
-
-    private static let mostBytes = 1 << 50
 }

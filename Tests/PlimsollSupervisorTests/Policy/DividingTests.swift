@@ -133,17 +133,36 @@ import Testing
             var services = four
             for index in services.indices { services[index].lies = index == 0 ? 1e6 : 1 }
             services[0].isTrusted = isTrusted
-            var honest = services
-            honest[0].lies = 1
             engine = SupervisorEngine(engine.policy)
-            // The memory that each took while there was plenty.
-            _ = run(&services, limit: 700, seconds: 1...2)
+            // What each holds while there is plenty, a quarter, each is entitled to.
+            for decision in engine.decide(reading(services, 1, room: 300)) {
+                guard case .share(let share) = decision.action else { continue }
+                services.firstIndex { $0.name == decision.unit }.map { services[$0].share = share }
+            }
+            #expect(engine.words(reading(services, 2, room: 300)) == [])
             let entitled = 100.0 / 400
-            for index in services.indices { services[index].held = 100 }
             _ = run(&services, limit: 400, seconds: 3...80)
             let part = Double(services[0].held) / 400
             if isTrusted { #expect(part > 0.5, "\(services.map(\.held))") } else { #expect(part <= entitled + 0.051, "\(services.map(\.held))") }
         }
+    }
+
+    @Test mutating func `a unit without trust gains no more by a curve that stays unknown`() {
+        var services = four
+        (services[0].isTrusted, services[0].held) = (false, 0)
+        for index in services.indices { services[index].share = ProcessShare(bytes: nil, total: 400 << 20) }
+        _ = engine.decide(reading(services, 1, room: 300))
+        services[1].held = 200
+        for second in 2...20 {
+            var now = reading(services, Double(second), room: 0)
+            now.units[0].worth = WorthOffer(held: 0, room: 0, curve: MissCurve(requests: 1e18, points: [], isReliable: false))
+            for decision in engine.decide(now) {
+                guard case .share(let share) = decision.action else { continue }
+                services.firstIndex { $0.name == decision.unit }.map { services[$0].share = share }
+            }
+        }
+        // Half of an equal share would be an eighth.
+        #expect(services[0].share?.bytes.map { $0 <= 21 << 20 && $0 > 0 } == true, "\(services.map { $0.share?.bytes })")
     }
 
     @Test mutating func `a newcomer gets memory to learn with, once requests come`() {

@@ -45,6 +45,18 @@ import Testing
         #expect(file.units[3].origin == .process(4711) && file.units[3].restart == .never && file.units[3].suspension == .stop)
     }
 
+    @Test func `the division of memory for caches is a word, and trust in a unit a flag`() throws {
+        let file = try UnitsFile("version: 1\npolicy: {division: worth}\nunits: {web: {command: [/x], trustsWorth: true}, other: {command: [/x]}}")
+        #expect(try SupervisorPolicy(file).division == .byWorth && file.units.map(\.trustsWorth) == [true, false])
+        #expect(try SupervisorPolicy(UnitsFile("version: 1\nunits: {}")).division == .proportional)
+        #expect(try SupervisorPolicy(UnitsFile("version: 1\npolicy: {division: proportional}\nunits: {}")).division == .proportional)
+        for wrong in ["equal", "5", "2s"] {
+            let file = try UnitsFile("version: 1\npolicy: {division: \(wrong)}\nunits: {}", name: "U")
+            let error = #expect(throws: SupervisorError.self) { try SupervisorPolicy(file) }
+            #expect(error?.description == "U:2:20: policy: key `division` is \"\(wrong)\"; allowed are proportional and worth")
+        }
+    }
+
     @Test func `the documentation has every key of a unit`() throws {
         let article = try #require(Fixture.text(of: "docs/Units.md"))
         let found = try #require(unitProblems("command: [/x]", "zzzzzzzzzz: 1").first)
