@@ -29,16 +29,33 @@ import Testing
         #expect(recording.problem == nil)
     }
 
-    @Test func `a recorded burst that leaves a third of the limit raises no level`() throws {
-        // A service with a fixed bound under `make bench-end-to-end`. The first policy warned and released at 22.6 s.
+    /// Returns the readings of a service under `make bench-end-to-end`.
+    private func recordedService(_ name: String) throws -> Recording {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        let file = root.appending(path: "docs/benchmarks/burst-1.jsonl")
-        let recording = try Recording(parsing: String(contentsOf: file, encoding: .utf8))
+        return try Recording(
+            parsing: String(contentsOf: root.appending(path: "docs/benchmarks/\(name).jsonl"), encoding: .utf8))
+    }
+
+    @Test func `a recorded burst that leaves a third of the limit raises no level`() throws {
+        // The first policy warned and released at 22.6 s.
+        let recording = try recordedService("burst-1")
         #expect(recording.problem == nil && recording.readings.count == 249)
         #expect(recording.readings.map(\.usage).max().map { $0 > .mebibytes(170) } == true)
         let outcome = Simulation().run(recording.readings)
         #expect(outcome.steps.allSatisfy { $0.assessment.level == .normal && $0.actions.isEmpty })
+    }
+
+    @Test func `after recorded bursts that end with room left, the level falls within a second`() throws {
+        // The first policy was critical at 12.6 s, and above normal for eleven seconds.
+        let recording = try recordedService("burst-2")
+        #expect(recording.problem == nil && recording.readings.count == 276)
+        let steps = Simulation().run(recording.readings).steps
+        #expect(steps.allSatisfy { $0.assessment.level < .critical })
+        let raised = zip(steps, steps.dropFirst()).reduce(Duration.zero) { sum, pair in
+            pair.0.assessment.level == .normal ? sum : sum + (pair.1.assessment.at - pair.0.assessment.at)
+        }
+        #expect(raised > .zero && raised <= .seconds(1))
     }
 
     @Test func `a file without readings is a recording`() throws {
