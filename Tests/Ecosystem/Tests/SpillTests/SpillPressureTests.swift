@@ -50,6 +50,9 @@ import Testing
         let store = HeldStore()
         store.hold(true)
         let texts = SpilledTexts(store.store, limits: limits(bytes: .bytes(20_000)))
+        // The writer waits with this value, so that all others stay in the queue.
+        texts.spill(1000..<1001)
+        await until { store.calls == 1 }
         // Each returns: nobody waits for the store.
         texts.spill(0..<100)
         let statistics = texts.spilled.statistics
