@@ -17,8 +17,11 @@ struct TraceFile {
     private(set) var keyCount = 0
 
     /// Creates a synthetic trace.
-    init(_ name: String, requests: [UInt32], keyCount: Int) {
+    ///
+    /// - Parameter size: bytes of each entry; `nil` for none.
+    init(_ name: String, requests: [UInt32], keyCount: Int, size: UInt32? = nil) {
         (self.name, self.requests, self.keyCount) = (name, requests, keyCount)
+        sizes = size.map { [UInt32](repeating: $0, count: keyCount) } ?? []
     }
 
     /// Reads a file; `.zst` through the program `zstd`.

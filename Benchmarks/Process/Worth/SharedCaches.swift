@@ -14,7 +14,7 @@ final class SharedCaches {
         let requests = Atomic<Int>(0)
     }
 
-    private let members: [TimedCache<UInt64>]
+    private let members: [any TimedMember]
     private let meter: ChargeMeter
     private let divider: Divider
     private let rung = Flag()
@@ -25,20 +25,31 @@ final class SharedCaches {
     private(set) var misses: [Int]
     private(set) var rounds = 0
 
-    /// - Parameter rate: requests a second in all.
-    init(_ mix: Mix, budget: Int, _ way: Way, rate: Double) {
+    /// - Parameters:
+    ///   - rate: requests a second in all.
+    ///   - isVolatile: true for caches in volatile memory.
+    init(_ mix: Mix, budget: Int, _ way: Way, rate: Double, isVolatile: Bool = false) {
         (self.way, self.budget) = (way, budget)
         members = mix.caches.map {
-            TimedCache($0.name, loadTime: $0.loadMicroseconds * 1000) { _, value in Int(value) }
+            let loadTime = $0.loadMicroseconds * 1000
+            return isVolatile
+                ? TimedVolatileCache($0.name, loadTime: loadTime)
+                : TimedCache<UInt64>($0.name, loadTime: loadTime) { _, value in Int(value) }
         }
         misses = members.map { _ in 0 }
         meter = ChargeMeter {}
-        let registry = PurgeableRegistry(), volatile = ChargeMeter {}, rung = rung, clock = clock
+        let registry = PurgeableRegistry(), other = ChargeMeter {}, rung = rung, clock = clock
         let time = Timekeeper { .seconds(Double(clock.requests.load(ordering: .relaxed)) / rate) }
-        divider = Divider(registry: registry, meter: meter, time: time) {
+        divider = Divider(
+            of: isVolatile ? .volatile : .heap, registry: registry, meter: meter, time: time
+        ) {
             rung.value.store(true, ordering: .relaxed)
         }
-        for member in members { registry.add(PurgeableRegistry.Entry(member, meter: meter, volatileMeter: volatile)) }
+        for member in members {
+            registry.add(
+                PurgeableRegistry.Entry(
+                    member, meter: isVolatile ? other : meter, volatileMeter: isVolatile ? meter : other))
+        }
         meter.allow(ByteCount(budget), since: .zero)
         if way == .byWorth { round() }
     }
@@ -56,14 +67,14 @@ final class SharedCaches {
     func request(_ request: MixedRequests.Request) {
         let member = members[Int(request.cache)], key = request.id
         clock.requests.add(1, ordering: .relaxed)
-        if member.cache.value(forKey: key) != nil { return }
+        if member.has(key) { return }
         misses[Int(request.cache)] += 1
         // As a manager does near the line: each gives back in proportion to what it holds, then all may grow again.
         if way == .proportional, meter.heldBytes.bytes + Int(request.cost) > budget {
             let step = max(Int(request.cost), budget / 128), held = meter.heldBytes.bytes
             for member in members { _ = member.release(Int(Double(step) * Double(member.heldBytes) / Double(held))) }
         }
-        member.cache.insert(UInt64(request.cost), forKey: key)
+        member.keep(key, bytes: Int(request.cost))
         if way == .byWorth, rung.value.load(ordering: .relaxed) { round() }
     }
 

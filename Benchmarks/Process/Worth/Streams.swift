@@ -4,13 +4,17 @@ import PlimsollTesting
 
 /// Requests that memory is hard to divide for.
 enum Streams {
-    static let length = 600_000
+    /// Requests of a stream. Runs of two or three caches then have two to four million, as most recorded ones.
+    static let length = 1_000_000, shiftLength = 1_500_000
 
     /// Some keys are popular.
-    static func zipf(_ name: String, keys: Int, skew: Double = 0.9, seed: UInt64, count: Int = length) -> TraceFile {
+    static func zipf(
+        _ name: String, keys: Int, skew: Double = 0.9, seed: UInt64, count: Int = length, size: UInt32? = nil
+    ) -> TraceFile {
         var random = SeededGenerator(seed: seed)
         let zipf = Zipf(count: keys, skew: skew)
-        return TraceFile(name, requests: (0..<count).map { _ in UInt32(zipf.next(using: &random)) }, keyCount: keys)
+        return TraceFile(
+            name, requests: (0..<count).map { _ in UInt32(zipf.next(using: &random)) }, keyCount: keys, size: size)
     }
 
     /// All keys in turn, again and again.
@@ -40,6 +44,17 @@ enum Streams {
         ]
     }
 
+    /// Three caches whose loads differ, with room for a quarter of their entries.
+    static func volatile() -> (mix: Mix, traces: [TraceFile]) {
+        let traces = [(6, 0.9), (7, 0.9), (8, 0.7)].map { seed, skew in
+            zipf("stream \(seed)", keys: 40_000, skew: skew, seed: seed, size: 4000)
+        }
+        let caches = zip(traces, [1000.0, 10_000, 3000]).map {
+            Mix.Cache(name: $0.name, trace: $0.name, loadMicroseconds: $1)
+        }
+        return (Mix("volatile", caches, budget: .part(0.25)), traces)
+    }
+
     /// Three caches, two of which swap their streams in the middle of the run.
     static func trade() -> (mix: Mix, traces: [TraceFile]) {
         let traces = [
@@ -56,7 +71,10 @@ enum Streams {
 
     /// Two caches that swap their streams in the middle of the run.
     static func shift() -> (mix: Mix, traces: [TraceFile]) {
-        let traces = [zipf("narrow", keys: 5000, seed: 3), zipf("wide", keys: 80_000, skew: 0.7, seed: 4)]
+        let traces = [
+            zipf("narrow", keys: 5000, seed: 3, count: shiftLength),
+            zipf("wide", keys: 80_000, skew: 0.7, seed: 4, count: shiftLength),
+        ]
         let caches = traces.map { Mix.Cache(name: $0.name, trace: $0.name, loadMicroseconds: 1000) }
         return (
             Mix(

@@ -67,6 +67,7 @@ struct WorthBenchCommand: ParsableCommand {
                 Output.error("without recorded requests: no directory of traces is named")
             }
             reportRobust(split)
+            reportVolatile()
             let overhead = LearningBench.overhead(runs: runs)
             Bench.figure("worth.hit.overhead", overhead.hit, "ratio")
             Bench.figure("worth.insert.overhead", overhead.insert, "ratio")
@@ -132,6 +133,19 @@ struct WorthBenchCommand: ParsableCommand {
         Bench.figure("worth.shift.to-static-best", median(ratios) ?? 0, "ratio")
     }
 
+    /// Reports idle memory divided among volatile caches.
+    private func reportVolatile() {
+        let (mix, traces) = Streams.volatile()
+        let requests = MixedRequests(mix, traces), budget = requests.bytes(of: mix.budget)
+        func cost(_ way: SharedCaches.Way) -> Double {
+            let caches = SharedCaches(mix, budget: budget, way, rate: rate, isVolatile: true)
+            for request in requests.requests { caches.request(request) }
+            Output.line("# volatile, \(way): \(caches.held.map { $0 >> 20 }) MiB held of \(budget >> 20)")
+            return zip(caches.misses, mix.caches).reduce(0) { $0 + Double($1.0) * $1.1.loadMicroseconds }
+        }
+        Bench.figure("worth.volatile.to-proportional", cost(.byWorth) / cost(.proportional), "ratio")
+    }
+
     /// Returns the cost of the second half of a run in which two caches swap their streams in the middle, to that of
     /// the best division of the second half.
     private func shift(_ mix: Mix, _ traces: [TraceFile], _ split: StaticSplit) -> Double {
@@ -146,7 +160,7 @@ struct WorthBenchCommand: ParsableCommand {
         // After the swap no cache has a key of its new stream, so the best division begins cold as well.
         let halves = traces.map {
             TraceFile(
-                $0.name + ", second half", requests: Array($0.requests.suffix(Streams.length / 2)),
+                $0.name + ", second half", requests: Array($0.requests.suffix(Streams.shiftLength / 2)),
                 keyCount: $0.keyCount)
         }
         let second = Mix(mix.name, mix.caches, budget: mix.budget)

@@ -63,22 +63,30 @@ package final class Divider: Sendable {
 
     private let state = Mutex(State())
     private let registry: PurgeableRegistry
+    private let pool: PurgeableRegistry.Pool
     private let meter: ChargeMeter
     private let time: Timekeeper
     private let bell: Bell
 
+    /// Creates a divider of the memory that `meter` bounds.
     package init(
-        registry: PurgeableRegistry, meter: ChargeMeter, time: Timekeeper, wake: @escaping @Sendable () -> Void
+        of pool: PurgeableRegistry.Pool = .heap, registry: PurgeableRegistry, meter: ChargeMeter, time: Timekeeper,
+        wake: @escaping @Sendable () -> Void
     ) {
-        (self.registry, self.meter, self.time) = (registry, meter, time)
+        (self.pool, self.registry, self.meter, self.time) = (pool, registry, meter, time)
         bell = Bell(wake: wake)
     }
 
     /// The worth of memory to all caches in sum, with the bytes held now; `nil` unless a supervisor has asked.
     package var offer: WorthOffer? {
         guard var offer = state.withLock({ $0.offer }) else { return nil }
-        offer.held = registry.snapshot.reduce(0) { $0 + ($1.isShared ? Self.held($1) : 0) }
+        offer.held = entries.reduce(0) { $0 + ($1.isShared ? Self.held($1) : 0) }
         return offer
+    }
+
+    /// The caches that declare their memory on the meter.
+    private var entries: [PurgeableRegistry.Entry] {
+        registry.snapshot.filter { $0.shared != nil && $0.pool == pool }
     }
 
     private static func held(_ entry: PurgeableRegistry.Entry) -> Int {
@@ -130,10 +138,10 @@ package final class Divider: Sendable {
     @discardableResult
     package func round(call: (PurgeableRegistry.Entry, () -> Void) -> Bool) -> Bool {
         bell.silence()
-        let all = registry.snapshot, entries = all.filter { $0.isShared }
+        let all = entries, entries = all.filter { $0.isShared }
         let (process, line) = state.withLock { ($0.process, $0.room) }
         // A limit that was set by hand meanwhile ends a cache's part.
-        for entry in all where entry.shared != nil && !entry.isShared {
+        for entry in all where !entry.isShared {
             guard call(entry, { entry.stopSharing() }) else { return false }
         }
         // With one cache there is nothing to divide, and nothing is sampled, unless there are other processes.

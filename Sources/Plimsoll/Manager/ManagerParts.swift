@@ -28,8 +28,9 @@ package final class ManagerParts: Sendable {
     let admission: AdmissionRelay
     let purger: Purger
     let keeper: VolatileKeeper
-    /// Divides memory among caches.
+    /// Divides memory for caches, and idle memory among volatile caches.
     let divider: Divider
+    let volatileDivider: Divider
     /// Purge worker: releases memory, and looks after volatile memory.
     let purgeWorker: Worker
     /// Delivery worker: notifies observers and listeners.
@@ -70,9 +71,12 @@ package final class ManagerParts: Sendable {
         purger = Purger(registry: purgeables, source: source, time: time)
         keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         divider = Divider(registry: purgeables, meter: meter, time: time) { source.wake() }
+        volatileDivider = Divider(of: .volatile, registry: purgeables, meter: volatileMeter, time: time) {
+            source.wake()
+        }
         admission = AdmissionRelay(joined)
         deliveryWorker = Self.deliveryWorker(admission, observers, journal, time: time)
-        purgeWorker = Self.purgeWorker(purger, keeper, divider, journal, delivery: deliveryWorker)
+        purgeWorker = Self.purgeWorker(purger, keeper, [divider, volatileDivider], journal, delivery: deliveryWorker)
         self.exit = exit
         // A joined part that suspends work takes over, and releases the timers once work has resumed.
         alarms.whenGapEnds { [tasks, alarms] gap in
@@ -99,7 +103,7 @@ package final class ManagerParts: Sendable {
                 guard entry.shared != nil else { return }
                 entry.stopSharing()
                 // The next round decides anew, without this cache.
-                meter.share(from: [], lacking: 0)
+                (entry.pool == .heap ? meter : volatileMeter).share(from: [], lacking: 0)
             }
         }
     }
@@ -116,12 +120,12 @@ package final class ManagerParts: Sendable {
 
     /// Returns the worker that releases memory, then looks after volatile memory, then divides memory among caches.
     private static func purgeWorker(
-        _ purger: Purger, _ keeper: VolatileKeeper, _ divider: Divider, _ journal: Journal, delivery: Worker
+        _ purger: Purger, _ keeper: VolatileKeeper, _ dividers: [Divider], _ journal: Journal, delivery: Worker
     ) -> Worker {
         Worker("plimsoll-purge") { turn in
             guard purger.run(turn, done: { report in if journal.add(report) { delivery.request() } }) else { return }
             guard keeper.run(turn) else { return }
-            _ = divider.run(turn)
+            for divider in dividers { guard divider.run(turn) else { return } }
         }
     }
 
@@ -151,6 +155,15 @@ package final class ManagerParts: Sendable {
     }
 
     var level: PressureLevel { published.level }
+
+    /// The last moves of memory among caches, oldest first.
+    var moves: [Divider.Move] { (divider.moves + volatileDivider.moves).sorted { $0.at < $1.at } }
+
+    /// Requests the rounds of the division that are due. Returns false if none is. Allocates nothing.
+    func requestRounds(at now: Duration) -> Bool {
+        let isDue = divider.request(at: now), isVolatileDue = volatileDivider.request(at: now)
+        return isDue || isVolatileDue
+    }
 
     /// Publishes the loop's latest reading and assessment. Called by the loop only.
     func publish(_ reading: PressureReading, _ assessment: PressureAssessment) {

@@ -27,7 +27,8 @@ public struct PressurePolicy: Sendable, Hashable {
         /// Each cache gives back in proportion to the bytes that it holds, the cheapest to rebuild first.
         public static let proportional = CacheDivision(isByWorth: false)
         /// Each byte goes where it saves most load time. Each cache learns from a sample of its requests how many misses
-        /// more memory would save (`CurveMeter`); a miss costs as much as loads have taken.
+        /// more memory would save (`CurveMeter`); a miss costs as much as loads have taken. Caches on the heap divide the
+        /// memory for caches, and volatile caches the memory that would otherwise be idle.
         public static let byWorth = CacheDivision(isByWorth: true)
 
         let isByWorth: Bool

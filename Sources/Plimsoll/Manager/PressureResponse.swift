@@ -57,7 +57,7 @@ struct PressureResponse {
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(
             to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
-        if policy.division == .byWorth, !isDryRun, parts.divider.request(at: assessment.at) {
+        if policy.division == .byWorth, !isDryRun, parts.requestRounds(at: assessment.at) {
             parts.purgeWorker.request()
         }
         // Shed load by the present level: once memory is available again, refusing requests has no use.

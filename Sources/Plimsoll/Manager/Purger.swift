@@ -85,14 +85,19 @@ final class Purger: Sendable {
     private func release(_ request: Request, _ report: inout ActionReport, _ turn: Worker.Turn) -> Bool {
         let entries = registry.snapshot
         let round = ReleasePass(turn: turn, time: time, purger: self, isUpkeep: false, sparesSmall: request.sparesSmall)
-        var end = round.ask(
-            entries, registry.volatileRange(of: entries), for: .volatile, includesPrecious: request.includesPrecious,
-            target: request.askedVolatile,
+        let range = registry.volatileRange(of: entries)
+        var end = round.askShared(
+            entries, range, for: .volatile, includesPrecious: request.includesPrecious, target: request.askedVolatile,
+            released: &report.releasedVolatile)
+        guard end == .done else { return end == .noLongerNeeded }
+        end = round.ask(
+            entries, range, for: .volatile, includesPrecious: request.includesPrecious, target: request.askedVolatile,
             released: &report.releasedVolatile)
         if report.releasedVolatile > .zero { report.between = source.footprint() }
         guard end == .done else { return end == .noLongerNeeded }
         end = round.askShared(
-            entries, includesPrecious: request.includesPrecious, target: report.asked, &report.released)
+            entries, entries.indices, for: .ordinary, includesPrecious: request.includesPrecious, target: report.asked,
+            released: &report.released)
         guard end == .done else { return end == .noLongerNeeded }
         end = round.ask(
             entries, entries.indices, for: .ordinary, includesPrecious: request.includesPrecious, target: report.asked,

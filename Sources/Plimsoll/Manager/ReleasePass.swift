@@ -65,13 +65,16 @@ struct ReleasePass {
     /// Asks the caches that share memory, so that the memory left is divided as their shares are: the cache furthest
     /// above its share gives most. Together they give the part of the target that they hold of all memory on offer.
     func askShared(
-        _ entries: [PurgeableRegistry.Entry], includesPrecious: Bool, target: ByteCount, _ released: inout ByteCount
+        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, for part: Part, includesPrecious: Bool,
+        target: ByteCount, released: inout ByteCount
     ) -> End {
+        let pool = part == .ordinary ? PurgeableRegistry.Pool.heap : .volatile
         func isAsked(_ entry: PurgeableRegistry.Entry) -> Bool { includesPrecious || entry.rebuildCost != .precious }
+        func share(of entry: PurgeableRegistry.Entry) -> Int { entry.pool == pool ? entry.currentShare : 0 }
         var all = 0, held = 0, shares = 0
-        for index in entries.indices where isAsked(entries[index]) {
-            guard count(entries[index], .ordinary) else { return .replaced }
-            let offered = entries[index].offered.load(ordering: .relaxed), share = entries[index].currentShare
+        for index in range where isAsked(entries[index]) {
+            guard count(entries[index], part) else { return .replaced }
+            let offered = entries[index].offered.load(ordering: .relaxed), share = share(of: entries[index])
             all += offered
             if share > 0 { (held, shares) = (held + offered, shares + share) }
         }
@@ -79,12 +82,13 @@ struct ReleasePass {
         let wanted = min(Double(held), Double((target - released).bytes) * Double(held) / Double(all))
         let scale = (Double(held) - wanted) / Double(shares)
         func excess(_ entry: PurgeableRegistry.Entry) -> Double {
-            guard entry.currentShare > 0, isAsked(entry) else { return 0 }
-            return max(0, Double(entry.offered.load(ordering: .relaxed)) - Double(entry.currentShare) * scale)
+            let share = share(of: entry)
+            guard share > 0, isAsked(entry) else { return 0 }
+            return max(0, Double(entry.offered.load(ordering: .relaxed)) - Double(share) * scale)
         }
         var sum = 0.0
-        for index in entries.indices { sum += excess(entries[index]) }
-        for index in entries.indices where excess(entries[index]) > 0 {
+        for index in range { sum += excess(entries[index]) }
+        for index in range where excess(entries[index]) > 0 {
             let offered = entries[index].offered.load(ordering: .relaxed)
             let ended = ask(
                 entries[index], for: min(offered, Int(wanted * excess(entries[index]) / sum)), of: offered, &released)

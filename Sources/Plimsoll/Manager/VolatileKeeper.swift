@@ -162,9 +162,13 @@ final class VolatileKeeper: Sendable {
         let began = time.elapsed(), before = source.footprint()
         let round = ReleasePass(turn: turn, time: time, purger: purger, isUpkeep: true)
         findings.asked = excess
+        var end = round.askShared(
+            entries, range, for: .all, includesPrecious: false, target: excess, released: &findings.released)
         // Precious contents go last, but they go: the kernel, which would reclaim instead, does not spare them.
-        let end = round.ask(
-            entries, range, for: .all, includesPrecious: true, target: excess, released: &findings.released)
+        if end == .done {
+            end = round.ask(
+                entries, range, for: .all, includesPrecious: true, target: excess, released: &findings.released)
+        }
         findings.after = source.footprint()
         findings.fall = Footprint(
             resident: before.resident - findings.after.resident, usage: before.usage - findings.after.usage)

@@ -2,12 +2,22 @@ import Synchronization
 
 /// The registered purgeables: volatile ones first, then by rebuild cost.
 package final class PurgeableRegistry: Sendable {
+    /// Memory that a meter bounds, and that a `Divider` divides.
+    package enum Pool: Sendable {
+        /// Memory for caches within the limit.
+        case heap
+        /// Memory that would otherwise be idle.
+        case volatile
+    }
+
     package final class Entry: Sendable {
         package let purgeable: any Purgeable
         /// `purgeable` if its pages are volatile, else `nil`.
         let volatile: (any VolatilePurgeable)?
-        /// `purgeable` if the cache learns its miss curve and declares all bytes on the manager's meter, else `nil`.
+        /// `purgeable` if the cache learns its miss curve and declares all bytes on a meter of the manager, else `nil`.
         let shared: (any SharedPurgeable)?
+        /// The memory of which the cache gets a share.
+        let pool: Pool
         /// Share of the memory for caches; zero for none. Relaxed, as `held`.
         private let share = Atomic<Int>(0)
         /// The worth of memory to the cache, as found in the last round of the division.
@@ -48,7 +58,8 @@ package final class PurgeableRegistry: Sendable {
             let declaresHeap = metered?.attach(meter) ?? false
             volatile?.attach(volatile: volatileMeter)
             isMetered = declaresHeap || volatile != nil
-            shared = declaresHeap && volatile == nil && isReleasable ? purgeable as? any SharedPurgeable : nil
+            shared = declaresHeap && isReleasable ? purgeable as? any SharedPurgeable : nil
+            pool = volatile != nil && volatileMeter !== meter ? .volatile : .heap
         }
 
         /// True if the manager decides the cache's share: a limit set by hand stands.

@@ -23,6 +23,8 @@ struct Cliff {
     private static let passes = 1.5
     /// Part of the requests by which the misses of the sample fall at a cliff.
     private static let height = 0.5
+    /// The same where all that is requested fits.
+    private static let endHeight = 0.1
     /// Part of that fall by which the misses may differ from those at an end.
     private static let end = 0.2
 
@@ -33,7 +35,10 @@ struct Cliff {
     ///   - count: the requests.
     ///   - entries: the number of entries.
     ///   - curve: the curve of the sample.
-    mutating func note(_ ratio: Double, of count: Int, at bytes: Int, entries: Double, _ curve: MissCurve) {
+    ///   - end: the smallest size of the sample at which all fits that is requested; `nil` if none is large enough.
+    mutating func note(
+        _ ratio: Double, of count: Int, at bytes: Int, entries: Double, _ curve: MissCurve, end: Int? = nil
+    ) {
         let hasGrown = Double(bytes) > Double(last.bytes) * 1.02
         last = (bytes, hasGrown ? 0 : last.requests + Double(count))
         below?.rounds -= 1
@@ -43,12 +48,14 @@ struct Cliff {
         guard curve.requests > 0 else { return }
         // Only where the sample has a cliff, and at one end of that: other streams differ from round to round as well.
         guard let left = curve.points.last(where: { $0.bytes <= bytes })?.misses,
-            let right = curve.points.first(where: { $0.bytes >= bytes })?.misses,
-            left - right > Self.height * curve.requests
+            let right = curve.points.first(where: { $0.bytes >= bytes })
         else { return }
-        let side = Side(bytes: bytes, ratio: ratio), place = (ratio * curve.requests - right) / (left - right)
-        guard place < Self.end || place > 1 - Self.end else { return }
-        if place > 0.5 {
+        // The misses fall to an end, or within a small step.
+        let isEnd = right.bytes == end, fall = left - right.misses
+        guard fall > (isEnd ? Self.endHeight : Self.height) * curve.requests else { return }
+        let side = Side(bytes: bytes, ratio: ratio), place = (ratio * curve.requests - right.misses) / fall
+        guard isEnd || place < Self.end || place > 1 - Self.end else { return }
+        if place > (isEnd ? Self.end : 0.5) {
             // In a cache that has grown, a loop that fits is found again only after the whole loop.
             guard last.requests > Self.passes * entries else { return }
             if bytes >= below?.bytes ?? 0 { below = side }
@@ -57,7 +64,16 @@ struct Cliff {
         } else {
             if bytes <= above?.bytes ?? .max { above = side }
             if let below, below.bytes >= bytes { self.below = nil }
+            // Still between the two sides.
+            below?.rounds += 1
         }
+    }
+
+    /// Returns the bytes of all that is requested, by an estimate from so many sampled entries. An estimate that the cache
+    /// itself has found too low is raised by the error to expect.
+    func end(_ estimate: Int, entries: Int) -> Int {
+        guard let below, below.bytes >= estimate else { return estimate }
+        return above?.bytes ?? below.bytes + Int(Double(estimate) / Double(max(1, entries)).squareRoot())
     }
 
     /// Returns the curve with at least the misses of the lower side up to that side, and at most those of the upper

@@ -21,6 +21,8 @@ package struct CurveMeter: ~Copyable {
     /// Most that is sampled of the keys of the busiest caches: as many as give the smallest size some entries, within
     /// these parts.
     static let busySample = 0.005...0.02
+    /// Hits in a row, for each entry, after which all that is requested is taken for known.
+    private static let passes = 1.5
     /// Entries below which a miniature says nothing of the size.
     private static let fewestEntries = 4.0
     /// Sampled requests a second that take some 0.2 % of a processor: a cache with fewer samples more keys.
@@ -57,6 +59,8 @@ package struct CurveMeter: ~Copyable {
         /// Requests and misses at the begin of the round.
         var before = (requests: 0.0, misses: 0.0)
 
+        /// Hits since the last miss.
+        var hits = 0
         /// Rounds in a row with more misses than before; negative for fewer.
         var changes = 0
 
@@ -89,6 +93,15 @@ package struct CurveMeter: ~Copyable {
             before = (before.requests * kept, before.misses * kept)
             if isMore { seen = 0 }
             (self.part, self.threshold) = (wanted, threshold)
+        }
+
+        /// Returns the bytes of all keys that are requested, if they fit; `nil` if the miniature is full, or if new keys
+        /// come.
+        func all(_ meanCost: Double) -> Int? {
+            guard part > 0, cache.count < cache.mostEntries, Double(cache.cost) + 2 * meanCost < Double(cache.capacity),
+                Double(hits) > CurveMeter.passes * Double(cache.count)
+            else { return nil }
+            return Int(Double(cache.cost) / part)
         }
 
         mutating func forget(_ kept: Double) {
@@ -188,7 +201,11 @@ package struct CurveMeter: ~Copyable {
         miniatures.withUnsafeMutableBufferPointer { miniatures in
             for index in miniatures.indices where position <= miniatures[index].threshold {
                 miniatures[index].requests += 1
-                guard !miniatures[index].cache.use(hash) else { continue }
+                guard !miniatures[index].cache.use(hash) else {
+                    miniatures[index].hits += 1
+                    continue
+                }
+                miniatures[index].hits = 0
                 miniatures[index].misses += 1
                 isLacking = true
             }
@@ -234,6 +251,8 @@ package struct CurveMeter: ~Copyable {
             real = (0, 0)
         }
         var points: [MissCurve.Point] = [], parts: [Double] = []
+        // All that is requested, if it fits: the misses fall no further from there on.
+        var end: (all: MissCurve.Point, part: Double, size: Int, entries: Int)?
         for index in miniatures.indices {
             miniatures[index].seen += Double(count)
             let miniature = miniatures[index]
@@ -242,7 +261,12 @@ package struct CurveMeter: ~Copyable {
             let seen = miniature.part * miniature.seen
             let ratio = miniature.requests > 0 ? min(1, miniature.misses / seen) : 1
             if !miniature.isTooSmall {
-                points.append(.init(bytes: Int(Self.sizes[index] * Double(largest)), misses: requests * ratio))
+                let size = Int(Self.sizes[index] * Double(largest))
+                if end == nil, let all = miniature.all(meanCost) {
+                    let bytes = max(all, (points.last?.bytes ?? 0) + 1)
+                    end = (.init(bytes: bytes, misses: requests * ratio), miniature.part, size, miniature.cache.count)
+                }
+                points.append(.init(bytes: size, misses: requests * ratio))
                 parts.append(miniature.part)
             }
             miniatures[index].forget(miniature.memory(kept))
@@ -254,7 +278,15 @@ package struct CurveMeter: ~Copyable {
         var curve = MissCurve(requests: requests, points: points, isReliable: isReliable ?? false)
         if hasChanged { cliff = Cliff() }
         if let held, count > 0 {
-            cliff.note(Double(missed) / Double(count), of: count, at: held, entries: Double(held) / meanCost, curve)
+            cliff.note(
+                Double(missed) / Double(count), of: count, at: held, entries: Double(held) / meanCost, curve,
+                end: end?.size)
+        }
+        if var end {
+            end.all.bytes = min(cliff.end(end.all.bytes, entries: end.entries), end.size - 1)
+            let place = curve.points.firstIndex { $0.bytes > end.all.bytes } ?? parts.count
+            curve = MissCurve(requests: requests, points: curve.points + [end.all], isReliable: curve.isReliable)
+            parts.insert(end.part, at: place)
         }
         if let held, real.requests > 0 {
             curve = curve.through(misses: requests * real.misses / real.requests, at: held, parts: parts)

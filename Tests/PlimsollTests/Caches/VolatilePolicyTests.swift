@@ -153,7 +153,7 @@ import Testing
                 return false
             }
             if !value[..<found.count].allSatisfy({ $0 == UInt8(truncatingIfNeeded: key) }) { Issue.record("another value under \(key)") }
-            store.noteHit(found)
+            store.noteHit(found, hash)
             return true
         }
     }

@@ -7,14 +7,15 @@ import Testing
 
 /// What a running manager does with volatile memory.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct VolatileManagerTests {
-    /// A group of 1 GiB: what others use, what volatile holders have, and page cache make up the usage.
+    /// A group of so many MiB: what others use, what volatile holders have, and page cache make up the usage.
     static func push(
-        _ running: RunningManager, others: Int, volatile: Int, cache: Int = 0, lazyFreed: Int? = nil, after step: Duration = .zero
+        _ running: RunningManager, others: Int, volatile: Int, cache: Int = 0, lazyFreed: Int? = nil, of limit: Int = 1024,
+        after step: Duration = .zero
     ) async {
         let usage = ByteCount.mebibytes(others + volatile + cache)
         let reading = PressureReading(
-            at: .zero, boundary: .maximum, limit: .gibibytes(1), usage: usage, workingSet: .mebibytes(others),
-            available: .gibibytes(1) - .mebibytes(others), resident: usage, lazyFreed: lazyFreed.map { .mebibytes($0) })
+            at: .zero, boundary: .maximum, limit: .mebibytes(limit), usage: usage, workingSet: .mebibytes(others),
+            available: .mebibytes(limit - others), resident: usage, lazyFreed: lazyFreed.map { .mebibytes($0) })
         await running.turn(after: step) { running.source.push(reading) }
     }
 

@@ -122,6 +122,23 @@ import Testing
         #expect(curve.misses(at: 20_000 * 100) < 0.15 * curve.requests)
     }
 
+    @Test func `where all keys fit, the curve ends at their bytes`() throws {
+        let requests = (0..<20).flatMap { _ in 0..<UInt32(17_000) }
+        let curve = curve(requests, upTo: 20_000 * 100, meanCost: 100) { _ in 100 }
+        let ends = curve.points.filter { $0.bytes > 15_000 * 100 && $0.bytes < 20_000 * 100 }
+        let end = try #require(ends.first)
+        // By a sample of some 170 keys.
+        #expect(ends.count == 1 && abs(end.bytes - 17_000 * 100) < 2500 * 100, "\(end)")
+        #expect(end.misses < 0.15 * curve.requests)
+    }
+
+    @Test func `where new keys come, their number is no end`() {
+        // One request in ten is for a key that was never requested.
+        let requests = (0..<UInt32(100_000)).map { number -> UInt32 in number % 10 == 0 ? 10_000 + number : number % 7000 }
+        let curve = curve(requests, upTo: 40_000 * 100, meanCost: 100) { _ in 100 }
+        #expect(curve.points.count == CurveMeter.sizes.count)
+    }
+
     @Test func `few keys or requests are no ground for a conclusion`() {
         let few = curve((0..<100_000).map { UInt32($0 % 50) }, upTo: 100_000, meanCost: 100) { _ in 100 }
         #expect(!few.isReliable)
@@ -347,5 +364,24 @@ import Testing
         #expect(cliff.applied(to: slope) == slope)
         cliff.note(.nan, of: 0, at: 0, entries: .infinity, MissCurve(requests: 0, points: []))
         #expect(cliff.applied(to: slope) == slope)
+    }
+
+    @Test mutating func `an estimate of all that is requested is raised where the cache has missed`() {
+        let step = MissCurve(requests: 1000, points: [.init(bytes: 7500, misses: 350), .init(bytes: 10_000, misses: 0)])
+        func note(_ ratio: Double, at bytes: Int, times: Int, _ cliff: inout Cliff) {
+            for _ in 0..<times { cliff.note(ratio, of: 10_000, at: bytes, entries: Double(bytes), step, end: 10_000) }
+        }
+        #expect(cliff.end(8500, entries: 100) == 8500)
+        note(0.3, at: 8500, times: 3, &cliff)
+        #expect(cliff.end(8500, entries: 100) == 9350 && cliff.end(8501, entries: 100) == 8501)
+        #expect(cliff.applied(to: step).misses(at: 8500) == 300)
+        // As long as the cache rests where all fits, both sides stay known.
+        note(0, at: 9000, times: 200, &cliff)
+        #expect(cliff.end(8500, entries: 100) == 9000)
+        #expect(cliff.applied(to: step).misses(at: 9000) == 0 && cliff.applied(to: step).misses(at: 8500) == 300)
+        // Where the sample has no end, a fall of a third says nothing.
+        cliff = Cliff()
+        for _ in 0..<10 { cliff.note(0.2, of: 10_000, at: 8500, entries: 8500, step) }
+        #expect(cliff.end(8500, entries: 100) == 8500 && cliff.applied(to: step) == step)
     }
 }

@@ -20,7 +20,7 @@ extension VolatileCache {
             while let found = store.find(hash, keyBytes, isSame: isSame) {
                 switch body(store, found) {
                 case .good(let result):
-                    if isCounted { store.noteHit(found) }
+                    if isCounted { store.noteHit(found, hash) }
                     return result
                 case .lost:
                     if store.hasMoved(found) { continue }
@@ -29,7 +29,7 @@ extension VolatileCache {
                 }
                 break
             }
-            if isCounted { store.noteMiss() }
+            if isCounted { store.noteMiss(hash) }
             return nil
         }
         return result ?? nil

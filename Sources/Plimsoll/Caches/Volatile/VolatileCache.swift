@@ -141,6 +141,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
             store.awaitWriter()
         }
         let value: Value?? = withKey(key) { hash, keyBytes, isSame in
+            store.noteRemoval(hash)
             while let found = store.find(hash, keyBytes, isSame: isSame) {
                 // Read first: decoding is application code, which must not run under the lock.
                 var isGood = false
@@ -153,7 +154,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
                 store.counters.count(.hit)
                 return value
             }
-            store.noteMiss()
+            store.counters.count(.miss)
             return nil
         }
         return value ?? nil
@@ -258,3 +259,14 @@ extension VolatileCache: ResizablePurgeable {
 }
 
 extension VolatileCache: PromptPurgeable {}
+
+extension VolatileCache: SharedPurgeable {
+    package func learn(onRound: (@Sendable () -> Void)?) { store.learn(onRound: onRound) }
+
+    package func endRound(upTo bytes: Int, at now: Duration) -> Learnt? {
+        store.endRound(statistics, upTo: bytes, at: now)
+    }
+
+    package func setShare(_ bytes: Int?) { store.setShare(bytes) }
+    package func evictAboveShare(_ count: Int) -> Int { store.evictAboveShare(count) }
+}

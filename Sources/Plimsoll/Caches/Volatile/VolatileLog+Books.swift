@@ -56,7 +56,10 @@ extension VolatileLog {
         guard let meter else { return true }
         let claimed = isCopy ? bytes : min(max(0, spare), bytes)
         // Ask only for bytes not declared yet. There may be less room by now than is held.
-        guard claimed == bytes || meter.take(bytes - claimed) else { return false }
+        guard claimed == bytes || meter.take(bytes - claimed, leavesReserve: isAboveShare(with: bytes)) else {
+            lack(bytes - claimed)
+            return false
+        }
         spare -= claimed
         return true
     }
@@ -69,6 +72,19 @@ extension VolatileLog {
         spare += kept
         meter.give(bytes - kept)
         if mapped == 0, !isInserting { giveSpare(downTo: 0) }
+    }
+
+    /// Returns true if the cache has a share, and would hold more with so many bytes.
+    func isAboveShare(with bytes: Int) -> Bool { share > 0 && mapped + bytes > share }
+
+    /// Notes bytes that caches above their share should leave to this one, if this one is below its own.
+    mutating func lack(_ bytes: Int) { if share > mapped { lacking = bytes } }
+
+    /// Takes what others should leave, and the meter to ask for that.
+    mutating func takeRequest() -> RoomRequest? {
+        guard let meter, lacking > 0 else { return nil }
+        defer { lacking = 0 }
+        return RoomRequest(meter: meter, bytes: lacking)
     }
 
     mutating func giveSpare(downTo kept: Int) {

@@ -26,6 +26,16 @@ extension VolatileLog {
         return before - mapped
     }
 
+    /// Evicts up to `count` bytes, but none of the share. A segment is released as a whole, so it may be more.
+    mutating func evictAboveShare(_ count: Int) -> Int {
+        let before = mapped, kept = max(share, before - max(0, count))
+        guard share > 0, before > share else { return 0 }
+        copied = 0
+        giveSpare(downTo: 0)
+        while mapped > kept { guard evictNext() else { break } }
+        return max(0, before - mapped)
+    }
+
     /// Finds the pages that the kernel took. The kernel takes pages in the order of sealing, but skips once those read
     /// since (a huge page as a whole). So every sealed segment is checked; a segment that is still whole only at some
     /// pages.

@@ -9,7 +9,8 @@ extension VolatileLog {
     /// Returns true if evicting everything would make room for an item's pages. If not, nothing is evicted.
     func canHave(_ header: ItemHeader) -> Bool {
         guard let meter else { return true }
-        let bytes = max(header.pagesBytes, leastStep), room = meter.room
+        let bytes = max(header.pagesBytes, leastStep)
+        let room = meter.room(leavesReserve: isAboveShare(with: bytes))
         return bytes <= room || bytes - room <= mapped + spare
     }
 

@@ -58,6 +58,17 @@ struct VolatileLog: ~Copyable {
     var departures: [Departure] = []
     private var insertionCounts = [UInt32](repeating: 0, count: 256)
 
+    /// Share of the memory for volatile caches in bytes; zero for none.
+    var share = 0
+    /// Bytes that the current insert lacked although the cache is below its share.
+    var lacking = 0
+
+    /// Bytes for which caches above their share should make room, and the meter that knows these caches.
+    struct RoomRequest: Sendable {
+        let meter: ChargeMeter
+        let bytes: Int
+    }
+
     /// Bytes of hot items copied forward since the last insert began. Bounds the cost of one insert.
     var copied = 0
     /// The item that the current insert replaces, which need not be copied forward.
@@ -132,11 +143,12 @@ struct VolatileLog: ~Copyable {
         value: UnsafeRawBufferPointer, existing: SlotWord?
     ) -> Insertion {
         if let existing, index.find(existing, header.hash) == nil { return .again }
-        guard header.cost <= bound, header.pagesBytes <= mappedBound, canHave(header),
-            index.page(of: header.hash) != nil
-        else {
+        guard header.cost <= bound, header.pagesBytes <= mappedBound else { return .refused }
+        guard canHave(header) else {
+            lack(header.pagesBytes)
             return .refused
         }
+        guard index.page(of: header.hash) != nil else { return .refused }
         copied = 0
         replacing = existing.map { SlotWord(bits: $0.place) }
         isInserting = true

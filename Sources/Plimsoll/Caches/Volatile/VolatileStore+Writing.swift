@@ -25,18 +25,28 @@ extension VolatileStore {
         let header = ItemHeader(
             hash: hash, key: key.count, value: value.count, tags: tags.count, expires: timeToLive != nil)
         guard header.prefix <= PageLayout.content else { return false }
+        var hasAsked = false
         while true {
             let seen = withLog(0) { $0.insertions(hash) }
             // Compare keys without the lock: that may be application code.
             let existing = find(hash, key, isSame: isSame)?.word
-            let outcome = withLog(.refused) { log -> VolatileLog.Insertion in
-                if let load, load.isRevoked || existing != nil { return .refused }
-                guard existing != nil || log.insertions(hash) == seen else { return .again }
+            let (outcome, request) = withLog((.refused, nil)) {
+                log -> (VolatileLog.Insertion, VolatileLog.RoomRequest?) in
+                if let load, load.isRevoked || existing != nil { return (.refused, nil) }
+                guard existing != nil || log.insertions(hash) == seen else { return (.again, nil) }
                 let expiry = timeToLive.map { UInt64(max(0, (log.now + min($0, Self.forEver)).inNanoseconds)) } ?? 0
-                return log.insert(header, expiry: expiry, tags: tags, key: key, value: value, existing: existing)
+                let outcome = log.insert(
+                    header, expiry: expiry, tags: tags, key: key, value: value, existing: existing)
+                return (outcome, log.takeRequest())
             }
+            // Without the lock: the others have locks of their own.
+            let made = hasAsked ? 0 : request.map { $0.meter.makeRoom($0.bytes) } ?? 0
+            hasAsked = hasAsked || request != nil
             switch outcome {
-            case .inserted: return true
+            case .inserted:
+                if isSampled(hash) { noteInsert(hash, cost: header.cost) }
+                return true
+            case .refused where made > 0: continue
             case .refused: return false
             case .again: continue
             }

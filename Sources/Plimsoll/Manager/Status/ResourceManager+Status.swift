@@ -24,7 +24,7 @@ extension ResourceManager {
             atSeconds: now.inSeconds, level: "\(level)", isDryRun: isDryRun, memory: memoryStatus,
             holders: entries.map { HolderStatus($0, at: now) }, tasks: tasksStatus,
             lifecycle: LifecycleStatus(), admissions: [], counts: counts, actions: reports.map { ActionStatus($0) },
-            moves: parts.divider.moves.map { MoveStatus($0) },
+            moves: parts.moves.map { MoveStatus($0) },
             support: capabilities.support.rawValue, signals: capabilities.signals)
         for part in parts.joined.all { part.describe(in: &status) }
         return status

@@ -1,0 +1,195 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Volatile caches that learn their miss curves and share idle memory.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileSharingTests {
+    private typealias Cache = VolatileCache<UInt64, [UInt8]>
+
+    private static func caches(_ names: String..., on meter: ChargeMeter) -> [Cache] {
+        names.map { name in
+            let cache = Cache(name)
+            cache.attach(volatile: meter)
+            return cache
+        }
+    }
+
+    private static func value(_ count: Int) -> [UInt8] { [UInt8](repeating: 7, count: count) }
+
+    private static func fill(_ cache: Cache, _ keys: Range<UInt64>, of size: Int = 100_000) {
+        for key in keys { cache.insert(value(size), forKey: key) }
+    }
+
+    /// A segment is evicted as a whole.
+    private static let segment = 2 << 20
+
+    @Test func `a cache below its share grows at the cost of one above, down to the shares`() {
+        let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("above", "below", on: meter)
+        meter.allow(.mebibytes(32), since: .zero)
+        Self.fill(caches[0], 0..<400)
+        let (above, below) = (caches[0], caches[1])
+        #expect(above.heldBytes > 28 << 20 && !below.insert(Self.value(100_000), forKey: 1), "without shares there is no room")
+        for (cache, share) in [(above, 20 << 20), (below, 12 << 20)] { cache.setShare(share) }
+        meter.share(from: [above], lacking: 12 << 20)
+        Self.fill(below, 0..<1000)
+        #expect(below.heldBytes > 9 << 20 && below.heldBytes <= 12 << 20, "\(below.heldBytes)")
+        #expect(above.heldBytes > (20 << 20) - Self.segment && above.heldBytes <= 22 << 20, "\(above.heldBytes)")
+        #expect(above.statistics.evictions > 50 && above.statistics.purged == 0)
+        // At its share a cache evicts from its own pages, and so does one above.
+        let before = (above.heldBytes, below.heldBytes)
+        Self.fill(below, 1000..<2000)
+        Self.fill(above, 1000..<2000)
+        #expect(above.heldBytes <= max(before.0, 20 << 20) && below.heldBytes <= 12 << 20)
+        #expect(abs(below.heldBytes - before.1) <= Self.segment && meter.heldBytes <= .mebibytes(32))
+    }
+
+    @Test func `no share is given up for one that has none, or whose item is too large for everyone`() {
+        let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("above", "below", on: meter)
+        meter.allow(.mebibytes(16), since: .zero)
+        Self.fill(caches[0], 0..<200)
+        caches[0].setShare(8 << 20)
+        meter.share(from: [caches[0]], lacking: 8 << 20)
+        let held = caches[0].heldBytes
+        #expect(!caches[1].insert(Self.value(100_000), forKey: 1) && caches[0].heldBytes == held)
+        caches[1].setShare(8 << 20)
+        // Asked once, the cache above gives all that is above its share, and that is not enough.
+        #expect(!caches[1].insert(Self.value(12 << 20), forKey: 1))
+        #expect(caches[0].heldBytes > (8 << 20) - Self.segment && caches[1].heldBytes == 0)
+        #expect(caches[1].insert(Self.value(100_000), forKey: 1))
+        #expect(caches[0].evictAboveShare(.min) == 0 && caches[1].evictAboveShare(.max) == 0)
+    }
+
+    @Test func `caches that make room for each other on several threads come to an end`() async {
+        let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("one", "two", on: meter)
+        meter.allow(.mebibytes(24), since: .zero)
+        let done = Counter()
+        await withTaskGroup(of: Void.self) { group in
+            for (number, cache) in caches.enumerated() {
+                group.addTask {
+                    for key in 0..<3000 as Range<UInt64> { cache.insert(Self.value(20_000 + number), forKey: key) }
+                }
+            }
+            group.addTask {
+                // Now the one is above its share, now the other, and readings of the shares are never the same.
+                var turn = 0
+                while done.value == 0 {
+                    let (high, low) = (caches[turn % 2], caches[(turn + 1) % 2])
+                    high.setShare(4 << 20)
+                    low.setShare(20 << 20)
+                    meter.share(from: [high, low], lacking: 8 << 20)
+                    turn += 1
+                    await giveWay()
+                }
+            }
+            for _ in caches { await group.next() }
+            done.add(1)
+        }
+        #expect(meter.heldBytes.bytes >= caches.reduce(0) { $0 + $1.heldBytes })
+        for cache in caches {
+            cache.removeAll()
+            #expect(cache.heldBytes == 0)
+        }
+        #expect(meter.heldBytes == .zero)
+    }
+
+    @Test func `the learnt curve foretells the misses of a volatile cache of another size`() {
+        var random = SeededGenerator(seed: usualSeed(11))
+        let requests = (0..<300_000).map { _ in
+            let draws = (0..<4).map { _ in Double.random(in: 0..<1, using: &random) }
+            return UInt64(40_000 * draws.reduce(1, *))
+        }
+        func size(_ key: UInt64) -> Int { 300 + Int(key % 7) * 200 }
+        func run(_ cache: Cache, _ requests: ArraySlice<UInt64>) -> Double {
+            var misses = 0
+            for key in requests where cache.withBytes(forKey: key, { _ in true }) == nil {
+                misses += 1
+                cache.insert(Self.value(size(key)), forKey: key)
+            }
+            return Double(misses) / Double(requests.count)
+        }
+        let cache = Cache("learns", limit: .mebibytes(12)), largest = 24 << 20
+        var now = Duration.zero, learnt: Learnt?
+        cache.learn {}
+        for start in stride(from: 0, to: requests.count, by: 10_000) {
+            learnt = cache.endRound(upTo: largest, at: now)
+            now += .seconds(1)
+            _ = run(cache, requests[start..<start + 10_000])
+        }
+        let curve = learnt!.curve
+        #expect(curve.isReliable && learnt!.rate.map { abs($0 - 10_000) < 500 } == true)
+        for mebibytes in [3, 6, 12] {
+            let other = Cache("other", limit: .mebibytes(mebibytes))
+            _ = run(other, requests[..<150_000])
+            let misses = run(other, requests[150_000...])
+            let foretold = curve.misses(at: other.heldBytes) / curve.requests
+            #expect(abs(misses - foretold) < 0.12, "\(mebibytes) MiB, \(other.heldBytes) held: \(misses), foretold \(foretold)")
+        }
+        cache.learn(onRound: nil)
+        #expect(cache.endRound(upTo: largest, at: now) == nil && cache.store.sampled.load(ordering: .relaxed) == 0)
+    }
+
+    @Test func `idle memory goes to the volatile cache whose loads are dear, and is asked of the other`() async throws {
+        let policy = PressurePolicy(division: .byWorth)
+        try await RunningManager.run(policy: policy) { running in
+            let manager = running.manager, cheap = Cache("cheap", rebuildCost: .trivial), dear = Cache("dear", rebuildCost: .expensive)
+            let heap = PurgeableCache<Int, Int>("heap") { _, value in value }
+            let registrations = [manager.register(cheap), manager.register(dear), manager.register(heap)]
+            var random = SeededGenerator(seed: usualSeed(13))
+            func request(_ cache: Cache) {
+                for _ in 0..<20_000 {
+                    let draws = (0..<3).map { _ in Double.random(in: 0..<1, using: &random) }
+                    let key = UInt64(50_000 * draws.reduce(1, *))
+                    if cache.value(forKey: key) == nil { cache.insert(Self.value(2000), forKey: key) }
+                }
+            }
+            func turn() async {
+                let rounds = manager.parts.volatileDivider.rounds, held = (cheap.heldBytes + dear.heldBytes) >> 20
+                // So much is idle that both together can't hold all their keys.
+                await VolatileManagerTests.push(running, others: 150, volatile: held, of: 256, after: .seconds(11))
+                await running.until { manager.parts.volatileDivider.rounds > rounds }
+            }
+            func shares() -> [String: Int] {
+                Dictionary(uniqueKeysWithValues: manager.parts.purgeables.snapshot.map { ($0.name, $0.currentShare) })
+            }
+            await turn()
+            for _ in 0..<20 where shares()["dear", default: 0] <= 2 * shares()["cheap", default: 0] {
+                request(cheap)
+                request(dear)
+                await turn()
+            }
+            let found = shares()
+            #expect(found["dear", default: 0] > 2 * found["cheap", default: 0] && found["cheap", default: 0] > 0, "\(found)")
+            #expect(found["heap"] == 0, "alone in its memory, a cache on the heap has no share")
+            request(dear)
+            #expect(dear.heldBytes > cheap.heldBytes, "\(dear.heldBytes), \(cheap.heldBytes)")
+            let status = manager.status
+            #expect(status.holders.filter { $0.worth != nil }.map(\.name).sorted() == ["cheap", "dear"])
+            #expect(status.moves?.last.map { $0.changes.map(\.name).sorted() } == ["cheap", "dear"])
+            for registration in registrations { registration.cancel() }
+            #expect(cheap.store.sampled.load(ordering: .relaxed) == 0 && dear.store.log.withLock { $0.share } == 0)
+        }
+    }
+
+    @Test func `what volatile caches give back leaves them divided as their shares are`() async throws {
+        try await RunningManager.run { running in
+            let manager = running.manager, caches = ["one", "two"].map { Cache($0) }
+            for cache in caches { Self.fill(cache, 0..<300) }
+            let held = caches.map(\.heldBytes), sum = held.reduce(0, +) >> 20
+            let registrations = caches.map { manager.register($0) }
+            for entry in manager.parts.purgeables.snapshot { entry.setShare(entry.name == "one" ? 30 << 20 : 10 << 20) }
+            // Six MiB are free, and 16 should be.
+            await VolatileManagerTests.push(running, others: 250 - sum, volatile: sum, of: 256, after: .seconds(1))
+            await running.until { caches[1].heldBytes <= held[1] - 10 << 20 }
+            await VolatileManagerTests.push(running, others: 250 - sum, volatile: sum - 10, of: 256, after: .seconds(1))
+            await running.until { manager.reports.contains { $0.action == .makeRoom } }
+            let report = try #require(manager.reports.first)
+            #expect(manager.level == .normal && report.asked == .mebibytes(10) && report.releasedVolatile >= report.asked, "\(report)")
+            // In proportion, each would have given five.
+            #expect(caches[0].heldBytes == held[0] && caches[1].heldBytes > held[1] - 14 << 20, "\(caches.map(\.heldBytes))")
+            for registration in registrations { registration.cancel() }
+        }
+    }
+}
