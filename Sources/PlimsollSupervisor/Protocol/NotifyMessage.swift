@@ -15,7 +15,7 @@ package struct NotifyMessage: Sendable, Hashable {
     package var isAlive = false
     /// `WATCHDOG=trigger`: the service asks to be treated as if the watchdog had expired.
     package var triggersWatchdog = false
-    /// Interval at which the service will report that it is alive.
+    /// Interval at which the service will report that it is alive; zero for no longer.
     package var watchdogInterval: Duration?
     /// Extra time from now that a start, reload or stop may take.
     package var timeoutExtension: Duration?
@@ -67,7 +67,7 @@ package struct NotifyMessage: Sendable, Hashable {
         case "ERRNO": number(line, value, 0...4095) { $0.errorNumber = Int32($1) }
         // At most PID_MAX_LIMIT of a 64-bit kernel.
         case "MAINPID": number(line, value, 1...4_194_304) { $0.mainProcess = Int32($1) }
-        case "WATCHDOG_USEC": number(line, value, 1...Self.longest) { $0.watchdogInterval = .microseconds(Int64($1)) }
+        case "WATCHDOG_USEC": number(line, value, 0...Self.longest) { $0.watchdogInterval = .microseconds(Int64($1)) }
         case "EXTEND_TIMEOUT_USEC":
             number(line, value, 0...Self.longest) { $0.timeoutExtension = .microseconds(Int64($1)) }
         case "FDNAME":

@@ -20,13 +20,15 @@ import Testing
         (expected.isReady, expected.isAlive, expected.status, expected.mainProcess, expected.errorNumber) = (true, true, "Serving 3 = 3", 4711, 2)
         (expected.watchdogInterval, expected.timeoutExtension) = (.seconds(20), .milliseconds(5))
         #expect(message == expected)
+        #expect(parse("WATCHDOG_USEC=0").watchdogInterval == .zero, "as systemd takes it: no watchdog")
         #expect(parse("STOPPING=1").isStopping && parse("RELOADING=1\nMONOTONIC_USEC=5").isReloading && parse("WATCHDOG=trigger").triggersWatchdog)
         let store = parse("FDSTORE=1\nFDNAME=listener")
         #expect(store.storesDescriptors && store.descriptorName == "listener" && parse("FDSTOREREMOVE=1\nFDNAME=x").removesDescriptors)
     }
 
     @Test(arguments: [
-        "MAINPID=0", "MAINPID=-5", "MAINPID=4194305", "MAINPID= 7", "MAINPID=7x", "MAINPID=", "WATCHDOG_USEC=0", "WATCHDOG_USEC=99999999999999999999",
+        "MAINPID=0", "MAINPID=-5", "MAINPID=4194305", "MAINPID= 7", "MAINPID=7x", "MAINPID=", "WATCHDOG_USEC=-1",
+        "WATCHDOG_USEC=99999999999999999999",
         "ERRNO=4096",
         "EXTEND_TIMEOUT_USEC=+1", "READY=0", "READY=", "FDSTORE=yes", "FDNAME=a:b", "FDNAME=", "READY", "=1", "MAINPID=٣",
     ])
