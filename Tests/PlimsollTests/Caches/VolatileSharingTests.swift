@@ -128,7 +128,7 @@ import Testing
             #expect(abs(misses - foretold) < 0.12, "\(mebibytes) MiB, \(other.heldBytes) held: \(misses), foretold \(foretold)")
         }
         cache.learn(onRound: nil)
-        #expect(cache.endRound(upTo: largest, at: now) == nil && cache.store.sampled.load(ordering: .relaxed) == 0)
+        #expect(cache.endRound(upTo: largest, at: now) == nil && cache.store.counters.sampled.pointee.load(ordering: .relaxed) == 0)
     }
 
     @Test func `idle memory goes to the volatile cache whose loads are dear, and is asked of the other`() async throws {
@@ -169,7 +169,7 @@ import Testing
             #expect(status.holders.filter { $0.worth != nil }.map(\.name).sorted() == ["cheap", "dear"])
             #expect(status.moves?.last.map { $0.changes.map(\.name).sorted() } == ["cheap", "dear"])
             for registration in registrations { registration.cancel() }
-            #expect(cheap.store.sampled.load(ordering: .relaxed) == 0 && dear.store.log.withLock { $0.share } == 0)
+            #expect(cheap.store.counters.sampled.pointee.load(ordering: .relaxed) == 0 && dear.store.log.withLock { $0.share } == 0)
         }
     }
 

@@ -3,7 +3,7 @@ import Synchronization
 /// The miss curve of the store, and its share of the memory for volatile caches.
 extension VolatileStore {
     func learn(onRound: (@Sendable () -> Void)?) {
-        sampled.store(learning.set(onRound), ordering: .relaxed)
+        counters.sampled.pointee.store(learning.set(onRound), ordering: .relaxed)
     }
 
     /// Ends a round. Sizes are bytes of memory, so that shares are.
@@ -17,7 +17,7 @@ extension VolatileStore {
         guard let (learnt, threshold) = learning.endRound(counted, upTo: bytes, meanCost: meanCost, at: now) else {
             return nil
         }
-        sampled.store(threshold, ordering: .relaxed)
+        counters.sampled.pointee.store(threshold, ordering: .relaxed)
         return learnt
     }
 
@@ -26,19 +26,25 @@ extension VolatileStore {
     func evictAboveShare(_ count: Int) -> Int { withLog(0) { $0.evictAboveShare(count) } }
 
     /// Returns true if a request for a key with that hash is part of the sample.
+    @inline(__always)
     func isSampled(_ hash: UInt64) -> Bool {
-        CurveMeter.position(of: UInt32(truncatingIfNeeded: hash)) < sampled.load(ordering: .relaxed)
+        // Relaxed: a stale number samples a request more or less.
+        CurveMeter.position(of: UInt32(truncatingIfNeeded: hash)) < counters.sampled.pointee.load(ordering: .relaxed)
     }
 
     /// Adds a look-up to the sample.
     ///
-    /// - Parameter cost: bytes of the item found; `nil` for a miss.
-    func sample(_ hash: UInt64, cost: Int?) {
+    /// - Parameter found: the item found; `nil` for a miss.
+    @inline(never)
+    func sample(_ hash: UInt64, _ found: Found?) {
         let key = UInt32(truncatingIfNeeded: hash)
         guard learning.isOther(key) else { return }
         var isLacking = false
         learning.note(isLookUp: true) { isLacking = $0.lookUp(key) }
-        if isLacking, let cost { noteInsert(hash, cost: cost) }
+        guard isLacking, let found else { return }
+        // The kernel, or another item, may have taken the place meanwhile. Then the header has other lengths, or none.
+        let header = ItemHeader(at: found.base + found.word.offset)
+        noteInsert(hash, cost: header.isPresent ? header.cost : found.count)
     }
 
     func noteInsert(_ hash: UInt64, cost: Int) {

@@ -14,9 +14,8 @@ final class VolatileStore: Sendable {
     let log: Mutex<VolatileLog>
     let counters = CacheCounters()
     let learning = CurveLearning()
-    /// Requests at positions below this are sampled. Relaxed: a stale number samples a request more or less.
-    let sampled = Atomic<UInt32>(0)
-    /// Thousandths of a byte of memory for each byte of an item, as the log also holds dead items. Relaxed, as `sampled`.
+    /// Thousandths of a byte of memory for each byte of an item, as the log also holds dead items. Relaxed:
+    /// a stale number changes a curve a little.
     let memoryPerMille = Atomic<Int>(1000)
     let listeners = Mutex<[@Sendable (UnsafeRawBufferPointer, RemovalReason) -> Void]>([])
     private let process = ForkGuard.process
@@ -45,8 +44,6 @@ final class VolatileStore: Sendable {
         let base: UnsafeMutableRawPointer
         let generation: UInt64
         let start: Int
-        /// Bytes of the item, as the log counts them.
-        let cost: Int
         /// Bytes of the value.
         @usableFromInline let count: Int
     }
@@ -144,9 +141,7 @@ final class VolatileStore: Sendable {
         // Prefetch while the caller allocates memory for the value.
         PageLayout.prefetch(base, start, header.value)
         return .found(
-            Found(
-                slot: slot, word: word, base: base, generation: generation, start: start, cost: header.cost,
-                count: header.value))
+            Found(slot: slot, word: word, base: base, generation: generation, start: start, count: header.value))
     }
 
     @inline(__always)
@@ -196,7 +191,7 @@ final class VolatileStore: Sendable {
     @usableFromInline
     func noteHit(_ found: Found, _ hash: UInt64) {
         counters.count(.hit)
-        if isSampled(hash) { sample(hash, cost: found.cost) }
+        if isSampled(hash) { sample(hash, found) }
         let seen = SlotWord(bits: found.slot.pointee.load(ordering: .relaxed))
         // The count ends at three, so hot items are not written to any more. A mark lost to a race does no harm.
         guard seen.uses < SlotWord.mostUses, seen.place == found.word.place else { return }
@@ -207,7 +202,7 @@ final class VolatileStore: Sendable {
     @usableFromInline
     func noteMiss(_ hash: UInt64) {
         counters.count(.miss)
-        if isSampled(hash) { sample(hash, cost: nil) }
+        if isSampled(hash) { sample(hash, nil) }
     }
 
     /// Returns true if an item whose bytes were not good was moved meanwhile: repeat the look-up. If false, the item is
