@@ -66,7 +66,7 @@ import Testing
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
         let threads = HandlerThreads(startThread: starter.start), blockade = Blockade()
         let outcomes = await onThread {
-            BoundedCalls.run(blocking: [{}, { blockade.wait() }], within: .seconds(3), alarms: alarms, threads: threads)
+            BoundedCalls.run(blocking: [{}, { blockade.wait() }], within: .seconds(15), alarms: alarms, threads: threads)
         }
         blockade.open()
         #expect(outcomes == [.done, .late])
