@@ -89,10 +89,11 @@ final class Purger: Sendable {
         var end = round.askShared(
             entries, range, for: .volatile, includesPrecious: request.includesPrecious, target: request.askedVolatile,
             released: &report.releasedVolatile)
-        guard end == .done else { return end == .noLongerNeeded }
-        end = round.ask(
-            entries, range, for: .volatile, includesPrecious: request.includesPrecious, target: request.askedVolatile,
-            released: &report.releasedVolatile)
+        if end == .done {
+            end = round.ask(
+                entries, range, for: .volatile, includesPrecious: request.includesPrecious,
+                target: request.askedVolatile, released: &report.releasedVolatile)
+        }
         if report.releasedVolatile > .zero { report.between = source.footprint() }
         guard end == .done else { return end == .noLongerNeeded }
         end = round.askShared(

@@ -134,7 +134,7 @@ import Testing
             for index in services.indices { services[index].lies = index == 0 ? 1e6 : 1 }
             services[0].isTrusted = isTrusted
             engine = SupervisorEngine(engine.policy)
-            // What each holds while there is plenty, a quarter, each is entitled to.
+            // Each is entitled to a quarter, as much as each holds while there is plenty.
             for decision in engine.decide(reading(services, 1, room: 300)) {
                 guard case .share(let share) = decision.action else { continue }
                 services.firstIndex { $0.name == decision.unit }.map { services[$0].share = share }

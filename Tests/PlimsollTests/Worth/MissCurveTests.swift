@@ -379,7 +379,7 @@ import Testing
         note(0, at: 9000, times: 200, &cliff)
         #expect(cliff.end(8500, entries: 100) == 9000)
         #expect(cliff.applied(to: step).misses(at: 9000) == 0 && cliff.applied(to: step).misses(at: 8500) == 300)
-        // Where the sample has no end, a fall of a third says nothing.
+        // A fall of a third says nothing if the sample has no end.
         cliff = Cliff()
         for _ in 0..<10 { cliff.note(0.2, of: 10_000, at: 8500, entries: 8500, step) }
         #expect(cliff.end(8500, entries: 100) == 8500 && cliff.applied(to: step) == step)
