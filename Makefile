@@ -24,7 +24,7 @@ E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 .PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end \
 	bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle \
 	packages ecosystem-bundle platforms inert sanitize histories mutants sim fuzz allocators ecosystem vm vm-peers check \
-	contracts format bench bench-peers bench-hit-ratio bench-worth bench-adoption bench-hostile bench-micro container-programs \
+	contracts format bench bench-peers bench-hit-ratio bench-worth bench-adoption bench-hostile bench-evidence bench-micro container-programs \
 	bench-report bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -263,6 +263,9 @@ bench-end-to-end-report: e2e-bench cache-bench ## Draw runs of bench-end-to-end 
 # makes a tenth of them.
 bench-hostile: $(BENCH) ## A supervisor among hostile processes, and killed at every system call
 	@$(BENCH) hostile $(HOSTILE) || [ $$? -eq 69 ]
+
+bench-evidence: $(BENCH) ## Services with a black box, killed at random moments, and what their records tell
+	$(BENCH) evidence
 
 bench-worth: $(BENCH) ## Memory divided among caches by worth, in proportion, and as well as can be; MIX=FILE, DRAWING=FILE
 	@$(BENCH) worth $${PLIMSOLL_TRACES:+--traces "$$PLIMSOLL_TRACES"} $(if $(MIX),--mix "$(MIX)") $(if $(DRAWING),--drawing "$(DRAWING)")

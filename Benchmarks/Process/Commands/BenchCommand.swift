@@ -18,12 +18,13 @@ struct BenchCommand: ParsableCommand {
             IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self,
             GiveBackBench.self, VolatileCacheBench.self, TraceBench.self, TimersBench.self, LifecycleBenchCommand.self,
             TaskBenchCommand.self, SupervisorBenchCommand.self, PeersBenchCommand.self, HostileBenchCommand.self,
-            IncidentBenchCommand.self, WorthBenchCommand.self, ServiceBenchCommand.self, AdminBenchCommand.self,
+            IncidentBenchCommand.self, WorthBenchCommand.self, EvidenceBenchCommand.self, ServiceBenchCommand.self,
+            AdminBenchCommand.self,
             DemoCommands.supervise,
             VolatileFootprintCommand.self, VolatileFaultsCommand.self, TaskFootprintCommand.self, IdlerCommand.self,
             ChurnCommand.self, GroupedServiceCommand.self, AdminServiceCommand.self, FleetCommand.self,
             HostileCommand.self, IncidentPartCommand.self, SaturateCommand.self, StateCommand.self,
-            MachineUnitCommand.self,
+            MachineUnitCommand.self, BlackBoxPartCommand.self,
         ] + DemoCommands.parts)
 }
 
@@ -138,13 +139,14 @@ struct IdlerCommand: AsyncParsableCommand {
     @Option var warmUp: Double
     @Flag var managed = false
     @Flag var timed = false
+    @Option var box: String?
 
     func run() async throws {
         let idler = Idler(cache: cache, live: live)
         Output.line(
             JSONLine.encode(
                 try await idler.idle(
-                    managed: managed, timed: timed, warmUp: .seconds(warmUp), for: .seconds(seconds))))
+                    managed: managed, timed: timed, box: box, warmUp: .seconds(warmUp), for: .seconds(seconds))))
     }
 }
 

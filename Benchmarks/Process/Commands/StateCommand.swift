@@ -9,12 +9,14 @@ struct StateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "_state", abstract: "Part of the tests.", shouldDisplay: false)
 
-    enum Operation: String, ExpressibleByArgument { case write, append, grow, remove, clean, mark }
+    enum Operation: String, ExpressibleByArgument { case write, append, grow, remove, clean, mark, box }
 
     @Option(help: "Directory of the state.") var directory: String
     @Option(help: "Number of bytes of 0x6e to write or append.") var bytes = 0
     @Argument(
-        help: "write, append, grow (append, and write the whole once it is outgrown), remove, clean (set aside), mark.")
+        help:
+            "write, append, grow (append, and write the whole once it is outgrown), remove, clean (set aside), mark, box (open a black box)."
+    )
     var operation: Operation
 
     func run() throws {
@@ -32,6 +34,7 @@ struct StateCommand: ParsableCommand {
         case .remove: try store.remove("state")
         case .clean: try store.setAside("state", reason: "a test")
         case .mark: try store.markKilledByOperator()
+        case .box: _ = try BoxFile(directory + "/plimsoll.box", kernel: HostStateKernel())
         }
     }
 }

@@ -8,6 +8,7 @@ struct Bench {
     /// Runs an idle service in a new group and returns the cost. `beside` may start other processes in the group.
     func idle(
         cache: ByteCount, live: ByteCount = .zero, managed: Bool = true, timed: Bool = false,
+        box: String? = nil,
         warmUp: Duration = .seconds(2), for length: Duration,
         beside: (LimitedGroup) throws -> ChildProcess? = { _ in nil }, atEnd: (LimitedGroup) -> Void = { _ in }
     ) throws -> Idler.Result {
@@ -18,6 +19,7 @@ struct Bench {
         ]
         arguments +=
             ["--warm-up", "\(warmUp.inSeconds)"] + (managed ? ["--managed"] : []) + (timed ? ["--timed"] : [])
+            + (box.map { ["--box", $0] } ?? [])
         let child = try group.startPart(arguments)
         defer { child.end(within: .zero) }
         let neighbour = try beside(group)

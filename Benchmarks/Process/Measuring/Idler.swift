@@ -46,14 +46,19 @@ final class Idler: Sendable {
 
     /// Idles, either with a manager and a registered cache or without a manager.
     ///
-    /// - Parameter warmUp: time before measuring begins, in which levels may fall and first-time work is done.
-    func idle(managed: Bool, timed: Bool, warmUp: Duration, for length: Duration) async throws -> Result {
+    /// - Parameters:
+    ///   - box: file of a black box; `nil` for none.
+    ///   - warmUp: time before measuring begins, in which levels may fall and first-time work is done.
+    func idle(managed: Bool, timed: Bool, box: String? = nil, warmUp: Duration, for length: Duration) async throws
+        -> Result
+    {
         guard managed else { return try await measure(warmUp, length, nil) }
         let source = LinuxPressureSource()
         let timer = timed ? TurnTimer(source) : nil
         let manager = ResourceManager(
             source: timer ?? source, time: SteadyClock.timekeeper, onTurn: { [self] in note($1.level) })
         manager.register(cache)
+        if let box { try manager.keepBlackBox(at: box) }
         async let _: Void = manager.run()
         // Wake the loop as often as danger would. Turns then follow each other closely, not after a processor's
         // sleep.

@@ -8,7 +8,7 @@ package struct Timekeeper: Sendable {
     package let asleep: @Sendable () -> Duration
     /// Returns the time of day, since 1970 (`CLOCK_REALTIME`). Jumps when the clock is set. Use only to compare
     /// with times that an earlier process stored.
-    let wall: @Sendable () -> Duration
+    package let wall: @Sendable () -> Duration
     /// Registers a closure to call after each step of a manual clock; `nil` for real time.
     let onStep: (@Sendable (@escaping @Sendable () -> Void) -> Void)?
 

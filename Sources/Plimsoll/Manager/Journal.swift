@@ -65,6 +65,19 @@ final class Journal: Sendable {
         }
     }
 
+    /// Calls `body` under the lock with each report that was added after the first `count` reports, as far as the ring
+    /// still has it, and sets `count` to the number of all reports. Allocates nothing.
+    func each(after count: inout Int, _ body: (ActionReport) -> Void) {
+        state.withLock { state in
+            var index = max(count, state.written - state.ring.count)
+            while index < state.written {
+                if let report = state.ring[index % state.ring.count] { body(report) }
+                index += 1
+            }
+            count = state.written
+        }
+    }
+
     /// Number of reports that listeners missed.
     var overwritten: Int { state.withLock { $0.overwritten } }
 

@@ -49,6 +49,14 @@ package final class ManagerParts: Sendable {
     let lastTurn = Mutex<(reading: PressureReading, assessment: PressureAssessment)?>(nil)
     let firstTurn = FirstTurn()
     let room = PublishedRoom()
+    /// The recorder of the loop's turns; `nil` for none. The loop asks once, when it begins.
+    let recorder = Mutex<(any TurnRecorder)?>(nil)
+    /// The evidence on how the previous run ended, from a record that outlived that run; `nil` for none.
+    package var previousEnd: PreviousEnd? {
+        get { foundEnd.withLock { $0 } }
+        set { foundEnd.withLock { $0 = newValue } }
+    }
+    private let foundEnd = Mutex<PreviousEnd?>(nil)
     let deferred: DeferredTasks
 
     init(

@@ -24,6 +24,7 @@ struct PressureLoop {
         var assessor = PressureAssessor(thresholds: policy.thresholds)
         var response = PressureResponse(policy: policy, parts: parts, source: source, time: time)
         var turnCost = Duration.microseconds(10)
+        let recorder = parts.recorder.withLock { $0 }
         let recovery = max(Pace.shortest, policy.thresholds.recoveryHold / 2)
         var isFirst = true
         defer { comeBy(next: nil) }
@@ -48,6 +49,7 @@ struct PressureLoop {
             parts.publish(reading, assessment)
             response.respond(to: assessment, reading)
             onTurn?(reading, assessment)
+            recorder?.record(RecordedTurn(reading, assessment, parts))
 
             let ended = time.elapsed()
             // Smoothed, with a cap that ignores turns in which the thread was preempted.

@@ -91,6 +91,8 @@ public final class ResourceManager: Sendable {
             source.wake()
         }
         await shutDown()
+        // Also lets go of what the recorder holds, such as the lock on a file.
+        parts.recorder.withLock { exchange(&$0, nil) }?.ended(.shutdown)
         if !started {
             throw ResourceManagerError(
                 description:

@@ -195,6 +195,7 @@ struct Ending {
         let failures = parts.saves.run(within: grace, threads: parts.threads, time: time)
         saving.end(true)
         ended.park(atMost: max(.zero, deadline - time.elapsed()))
+        parts.recorder.withLock { $0 }?.ended(.pressure)
         parts.exit(Self.status, lastLine(saturation, reading, failures))
     }
 

@@ -165,6 +165,13 @@ package final class BackgroundTaskRegistry: Sendable {
         shards.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
     }
 
+    /// Number of running tasks. By index: without optimization, an iterator allocates, and the pressure loop asks.
+    var count: Int {
+        var (index, sum) = (0, 0)
+        while index < shards.count { (index, sum) = (index + 1, sum + shards[index].count) }
+        return sum
+    }
+
     /// True if any task has neither ended nor been given up, or if handed-over work is not accepted yet.
     package var hasLiveTasks: Bool { gate.withLock { $0.offers } > 0 || shards.contains { $0.tally.count > 0 } }
 

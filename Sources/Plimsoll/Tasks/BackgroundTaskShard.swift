@@ -128,6 +128,9 @@ final class BackgroundTaskShard: Sendable {
         }
     }
 
+    /// Number of running tasks. Allocates nothing, even without optimization.
+    var count: Int { state.withLock { $0.count } }
+
     /// True if any task is being asked to stop, or is selected for that.
     var isExpiring: Bool { state.withLock { $0.expiringCount > 0 || !$0.pendingExpiration.isEmpty } }
 

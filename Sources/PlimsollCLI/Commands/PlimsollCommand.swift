@@ -22,6 +22,6 @@ struct PlimsollCommand: ParsableCommand {
             TasksCommand.self, PurgeCommand.self,
             ActivateCommand.self,
             WatchCommand.self, RecordCommand.self, ReplayCommand.self, SizeCommand.self, SimulateCommand.self,
-            RunCommand.self, DemoCommands.supervise, ExplainCommand.self, DemoCommands.stress,
+            RunCommand.self, DemoCommands.supervise, ExplainCommand.self, AutopsyCommand.self, DemoCommands.stress,
         ] + DemoCommands.parts)
 }

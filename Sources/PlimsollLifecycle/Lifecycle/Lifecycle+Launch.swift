@@ -131,7 +131,7 @@ extension Lifecycle {
         own.add(
             await FanOut.call(
                 hooks.compactMap { $0.handler($0.willRestore) }, .forward, until: deadline, alarms, threads))
-        let restored = preservation.restore()
+        let restored = preservation.restore(evidence: previousEnd())
         own.failures +=
             restored.problems
             + restored.items.compactMap { item in

@@ -70,7 +70,7 @@ extension Lifecycle {
     }
 
     /// The end of the previous run; `nil` before this run has launched.
-    public var previousRun: PreviousRun? { preservation.previousRun }
+    public var previousRun: PreviousRun? { preservation.previousRun.map { $0.refined(by: previousEnd()) } }
 
     /// Marks this process as about to be ended by hand, so that the next run starts clean (C24). Blocks for a write.
     ///

@@ -48,11 +48,14 @@ public final class Lifecycle: Sendable, JoinsManager {
     private let sceneTasks: SceneTasks
     private let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
     private let exit: @Sendable (Int32, String) -> Void
+    /// Returns the evidence on the end of the previous run; `nil` if there is none.
+    let previousEnd: @Sendable () -> PreviousEnd?
 
     init(of manager: ResourceManager) {
         let parts = manager.parts
         let (alarms, threads, tasks, time) = (parts.alarms, parts.threads, parts.tasks, parts.time)
         (observers, sceneTasks, registrar, exit) = (parts.observers, parts.sceneTasks, parts.registrar, parts.exit)
+        previousEnd = { [weak parts] in parts?.previousEnd }
         let environment = Environment(source: parts.source, alarms: alarms, threads: threads)
         self.environment = environment
         exclusive = ExclusiveResources(time: time, alarms: alarms, threads: threads)

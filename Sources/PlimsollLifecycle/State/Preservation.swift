@@ -78,7 +78,9 @@ final class Preservation: Sendable {
 
     /// Counts the launch and restores all state, in the order of registration, on the calling thread. Once per
     /// process.
-    func restore() -> RestoreOutcome {
+    ///
+    /// - Parameter evidence: the evidence of a black box on the end of the previous run.
+    func restore(evidence: PreviousEnd? = nil) -> RestoreOutcome {
         let (ledger, items) = state.withLock { ($0.ledger, $0.items) }
         let (beginning, problems) =
             ledger?.begin() ?? (
@@ -93,7 +95,8 @@ final class Preservation: Sendable {
             }
         }
         return RestoreOutcome(
-            previousRun: beginning.previousRun, cleanStartReason: beginning.cleanStartReason, items: results,
+            previousRun: beginning.previousRun.refined(by: evidence), cleanStartReason: beginning.cleanStartReason,
+            items: results,
             problems: problems)
     }
 

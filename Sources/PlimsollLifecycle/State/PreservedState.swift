@@ -1,3 +1,5 @@
+import Plimsoll
+
 /// The format in which an item of preserved state passes bytes to a store.
 enum PreservedState {
     private static let magic: [UInt8] = Array("PSV1".utf8)
@@ -69,12 +71,25 @@ public enum PreviousRun: String, Sendable, Hashable, CaseIterable {
     case clean
     /// The run ended without notice after it had come up: killed, crashed, or the machine went down.
     case crashed
+    /// The kernel killed the run because memory was short, by the evidence of a black box
+    /// (`ResourceManager.keepBlackBox(at:)` of PlimsollLinux). Without one such a run counts as `crashed`.
+    case outOfMemory
     /// The run ended without notice before it had come up (T36).
     case failedLaunch
     /// An operator ended the run by hand, and left a mark.
     case killedByOperator
     /// The record cannot be read, or launches are not counted.
     case unknown
+
+    /// Returns this end with the evidence of a black box, which knows a kill for memory from a crash.
+    func refined(by evidence: PreviousEnd?) -> PreviousRun {
+        switch (self, evidence) {
+        case (.crashed, .outOfMemory), (.unknown, .outOfMemory): .outOfMemory
+        case (.unknown, .clean): .clean
+        case (.unknown, .unknown): .crashed
+        default: self
+        }
+    }
 }
 
 /// The result of restoring preserved state at launch (C42).

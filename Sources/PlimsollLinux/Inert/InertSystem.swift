@@ -41,6 +41,12 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
     public var rings: Bool { false }
 }
 
+extension ResourceManager {
+    /// Throws the reason: there is no black box on this system.
+    @discardableResult
+    public func keepBlackBox(at path: String) throws -> String? { throw FileStateStoreError("keep", path) }
+}
+
 /// A store that keeps nothing, because this system is not Linux with glibc. Each write throws.
 public final class FileStateStore: StateStore {
     /// The directory, which stays untouched.

@@ -45,6 +45,10 @@ public struct ServiceSettings: Sendable {
     public var metricsInterval = Duration.seconds(5)
     /// Place of the admin socket (`AdminEndpoint`).
     public var adminSocket = AdminSocket.automatic
+    /// File of the black box (`ResourceManager.keepBlackBox(at:)`); `nil` for none. Initially `plimsoll.box` in the first
+    /// directory of `$STATE_DIRECTORY`, else of `$RUNTIME_DIRECTORY`; `nil` if systemd sets neither. If the file cannot be
+    /// used, the failure is logged and the service continues without a black box.
+    public var blackBox: String? = Self.standardBlackBox()
     /// True if operators may purge, simulate pressure and set limits over the admin socket.
     public var adminAllowsChanges = false
     /// Host names for which the pages of `AdminPages` are served, besides addresses and `localhost`.
@@ -65,6 +69,17 @@ public struct ServiceSettings: Sendable {
 
     /// Creates the default settings.
     public init() {}
+
+    /// Returns the initial value of `blackBox`.
+    static func standardBlackBox(
+        environment: (String) -> String? = { plimsoll_environment($0).map { String(cString: $0) } }
+    ) -> String? {
+        // systemd.exec(5): colons separate several directories. A runtime directory usually ends with the unit.
+        let variables = ["STATE_DIRECTORY", "RUNTIME_DIRECTORY"]
+        let directory = variables.compactMap { environment($0)?.split(separator: ":").first }.first
+        guard let directory, directory.hasPrefix("/") else { return nil }
+        return (directory.hasSuffix("/") ? directory.dropLast() : directory) + "/plimsoll.box"
+    }
 
     /// Adds a warning, unless the same one was added before.
     mutating func warn(_ warning: ConfigurationWarning) { if !found.contains(warning) { found.append(warning) } }

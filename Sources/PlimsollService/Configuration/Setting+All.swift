@@ -180,6 +180,19 @@ extension Setting {
             guard names.allSatisfy({ $0 != nil }) else { throw Refusal(allowed: adminHostsRange) }
             settings.adminHosts = names.compactMap { $0 }
         },
+        Setting(
+            key: "blackBox", type: "path, auto or off", standard: "auto", range: "an absolute path, auto, or off",
+            meaning:
+                "file with the last ten minutes, for `plimsoll autopsy` after the end: auto is `plimsoll.box` in `$STATE_DIRECTORY`, else in `$RUNTIME_DIRECTORY`",
+            isLive: false
+        ) { text, settings throws(Refusal) in
+            switch text {
+            case "auto": settings.blackBox = ServiceSettings.standardBlackBox()
+            case "off": settings.blackBox = nil
+            case _ where text.hasPrefix("/"): settings.blackBox = text
+            default: throw Refusal(allowed: "an absolute path, auto, or off")
+            }
+        },
         boolean("notify", true, "reports the state of the process to the service manager", \.notifiesServiceManager),
     ]
 }

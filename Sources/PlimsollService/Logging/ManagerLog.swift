@@ -157,6 +157,17 @@ final class ManagerLog: Sendable {
         logger.notice("did not open the admin socket", metadata: ["plimsoll.reason": "\(error)"])
     }
 
+    func keepsNoBlackBox(_ error: any Error) {
+        logger.notice("did not open the black box", metadata: ["plimsoll.reason": "\(error)"])
+    }
+
+    /// Logs that the previous run did not end in good order.
+    func foundEnd(_ end: String, _ path: String) {
+        logger.warning(
+            "the previous run did not end in good order",
+            metadata: ["plimsoll.end": "\(end)", "plimsoll.details": "plimsoll autopsy \(path)"])
+    }
+
     /// Returns the number of suppressed warnings of `level` before this one; `nil` if this warning is suppressed too.
     private func mayWarn(of level: PressureLevel) -> Int? {
         let now = clock()

@@ -244,7 +244,8 @@ enum MetricCatalogue {
             "plimsoll_start_time_seconds", .gauge, "Unix time when this run of the process began to report")
         start.add(startTime)
         var previous = MetricFamily(
-            "plimsoll_previous_run_info", .gauge, "1 for the end of the previous run; crashed includes kills")
+            "plimsoll_previous_run_info", .gauge,
+            "1 for the end of the previous run; crashed includes kills whose cause is not known")
         // No point before the launch has read the record: an instrument of swift-metrics would keep the first value.
         if let end = status.lifecycle.previousRun ?? (status.lifecycle.stage == "complete" ? "unknown" : nil) {
             previous.add(1, ["end": snakeCase(end)])

@@ -100,6 +100,7 @@ public final class ResourceService: Service, CustomStringConvertible {
     public func run() async throws {
         let manager = manager, settings = settings, logger = logger
         let log = ManagerLog(logger, rest: settings.logRest)
+        keepBlackBox(log)
         let registrations = log.begin(manager)
         let link = makeLink(log)
         state.withLock { $0.link = link }
@@ -194,6 +195,15 @@ public final class ResourceService: Service, CustomStringConvertible {
         } catch {
             log.cannotNotify(error)
             return nil
+        }
+    }
+
+    private func keepBlackBox(_ log: ManagerLog) {
+        guard let path = settings.blackBox else { return }
+        do {
+            if let end = try manager.keepBlackBox(at: path) { log.foundEnd(end, path) }
+        } catch {
+            log.keepsNoBlackBox(error)
         }
     }
 

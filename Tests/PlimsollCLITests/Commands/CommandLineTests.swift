@@ -35,6 +35,7 @@ import Testing
         (["stress", "--limit", "4G"], "allowed is 64 MiB to 1 GiB"),
         (["sink"], "Unexpected argument 'sink'"),
         (["bench"], "Unexpected argument 'bench'"),
+        (["autopsy", "a", "b"], "Unexpected argument 'b'"),
         (["doctor", "--loud"], "Unknown option '--loud'"),
     ])
     func `impossible options are refused with the allowed values`(arguments: [String], sentence: String) {

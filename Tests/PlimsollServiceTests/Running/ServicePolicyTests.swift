@@ -1,3 +1,4 @@
+import Foundation
 import Logging
 import Plimsoll
 import PlimsollTesting
@@ -40,6 +41,66 @@ import Testing
         let entries = book.entries.filter { $0.message == "did not open the admin socket" }
         #expect(entries.map(\.level) == [.notice])
         #expect(entries.first?["reason"]?.contains("/nowhere/service.sock") == true, "\(entries)")
+    }
+}
+
+@Suite struct ServiceBlackBoxTests {
+    /// Runs a service with these settings until its first reading, and returns what it logged.
+    private func run(_ settings: ServiceSettings) async throws -> [LogBook.Entry] {
+        let source = ScriptedPressureSource(), book = LogBook()
+        let service = ResourceService(ResourceManager(source: source), settings: settings, logger: book.logger)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await service.run() }
+            source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
+            await until("the first reading") { service.manager.level == .critical }
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+        return book.entries
+    }
+
+    @Test func `a black box that cannot be kept is a notice with the reason, and the service goes on`() async throws {
+        var settings = ServiceSettings()
+        settings.blackBox = "/nowhere/plimsoll.box"
+        let entries = try await run(settings).filter { $0.message == "did not open the black box" }
+        #expect(entries.map(\.level) == [.notice])
+        #expect(entries.first?["reason"]?.contains("/nowhere/plimsoll.box: the directory does not exist") == true, "\(entries)")
+    }
+
+    @Test func `the next run warns of an end without notice, and says where its story is`() async throws {
+        let folder = FileManager.default.temporaryDirectory.path + "/plimsoll-box-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        var settings = ServiceSettings()
+        settings.blackBox = folder + "/plimsoll.box"
+        let warnings = { (entries: [LogBook.Entry]) in entries.filter { $0.message == "the previous run did not end in good order" } }
+        #expect(try await warnings(run(settings)).isEmpty)
+        #expect(try await warnings(run(settings)).isEmpty, "after an end in good order")
+        // As a kill leaves the file: without the mark of the end.
+        let file = try #require(FileHandle(forUpdatingAtPath: folder + "/plimsoll.box"))
+        try file.seek(toOffset: 2048)
+        try file.write(contentsOf: Data([0, 0, 0, 0]))
+        try file.close()
+        let entries = try await warnings(run(settings))
+        #expect(entries.map(\.level) == [.warning])
+        #expect(entries.first?["end"]?.hasPrefix("likely killed for memory: 4 MiB of 1 GiB were available") == true, "\(entries)")
+        #expect(entries.first?["details"] == "plimsoll autopsy \(folder)/plimsoll.box")
+    }
+
+    @Test func `the black box lies where the service manager says, or where the setting says`() throws {
+        func standard(_ variables: [String: String]) -> String? { ServiceSettings.standardBlackBox { variables[$0] } }
+        #expect(standard([:]) == nil && standard(["STATE_DIRECTORY": ""]) == nil && standard(["RUNTIME_DIRECTORY": "run"]) == nil)
+        #expect(standard(["RUNTIME_DIRECTORY": "/run/shop/"]) == "/run/shop/plimsoll.box")
+        #expect(standard(["RUNTIME_DIRECTORY": "/run/shop", "STATE_DIRECTORY": "/var/lib/a:/var/lib/b"]) == "/var/lib/a/plimsoll.box")
+        var settings = ServiceSettings()
+        settings.blackBox = "/before"
+        #expect(try ServiceSettings(environment: ["PLIMSOLL_BLACK_BOX": "off"], defaults: settings).blackBox == nil)
+        #expect(try ServiceSettings(environment: ["PLIMSOLL_BLACK_BOX": "/srv/box"], defaults: settings).blackBox == "/srv/box")
+        #expect(try ServiceSettings(environment: [:], defaults: settings).blackBox == "/before")
+        #expect(
+            try ServiceSettings(environment: ["PLIMSOLL_BLACK_BOX": "auto"], defaults: settings).blackBox
+                == ServiceSettings.standardBlackBox())
+        #expect(throws: ConfigurationProblem.self) { try ServiceSettings(environment: ["PLIMSOLL_BLACK_BOX": "box"]) }
     }
 }
 

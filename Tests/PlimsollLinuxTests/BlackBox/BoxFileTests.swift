@@ -1,0 +1,123 @@
+import Foundation
+import Glibc
+import Plimsoll
+import TestSupport
+import Testing
+
+@testable import PlimsollLinux
+
+/// The file of a black box, on the real file system and on a disk that fails.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct BoxFileTests {
+    let directory = TemporaryDirectory()
+    private var path: String { directory.path + "/plimsoll.box" }
+
+    /// Writes a record of one reading, and ends without notice.
+    private func run(_ usage: ByteCount, at path: String? = nil, kills: Int? = nil) throws -> BoxContents? {
+        let box = try BoxFile(path ?? self.path, kernel: HostStateKernel(), kills: kills)
+        BoxMemory.writer.write(to: box.memory)
+        BoxContents.Sample.reading(at: 1, available: .mebibytes(256) - usage)
+            .write(to: box.memory + BoxLayout.turns.place(1), sequence: 1)
+        return box.previous
+    }
+
+    private func error(_ path: String? = nil, kernel: any StateKernel = HostStateKernel()) -> BoxFileError? {
+        do throws(BoxFileError) { _ = try BoxFile(path ?? self.path, kernel: kernel) } catch { return error }
+        return nil
+    }
+
+    @Test func `the next run finds the record, and keeps it beside its own`() throws {
+        #expect(try run(.mebibytes(10)) == nil)
+        let previous = try #require(try run(.mebibytes(20), kills: 3))
+        #expect(previous.samples.map(\.usage) == [10 << 20] && previous.killsAtNextStart == 3)
+        let kept = try BoxFile.read(BoxFile.previous(of: path))
+        #expect(kept.contents == previous && !kept.isLiving)
+        #expect(try BoxFile.read(path).contents.samples.map(\.usage) == [20 << 20])
+        #expect(try run(.mebibytes(30))?.killsAtNextStart == nil)
+        #expect(try BoxFile.read(BoxFile.previous(of: path)).contents.samples.map(\.usage) == [20 << 20])
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
+        #expect(names == ["plimsoll.box", "plimsoll.box.previous"])
+    }
+
+    @Test func `only the owner may read the file, and all blocks are allocated`() throws {
+        _ = try run(.zero)
+        _ = try run(.zero)
+        for file in [path, BoxFile.previous(of: path)] {
+            var status = stat()
+            #expect(lstat(file, &status) == 0 && status.st_mode & 0o777 == 0o600)
+            #expect(status.st_size == BoxFile.size && Int(status.st_blocks) * 512 >= BoxFile.size)
+        }
+    }
+
+    @Test func `a record that a process writes is read as that of a living one`() throws {
+        let box = try BoxFile(path, kernel: HostStateKernel())
+        BoxMemory.writer.write(to: box.memory)
+        #expect(try BoxFile.read(path).isLiving)
+        #expect(error()?.isHeldByAnother == true)
+        #expect(
+            error()?.description
+                == "cannot lock the black box \(path): another process keeps its record there; give each process a file of its own"
+        )
+        withExtendedLifetime(box) {}
+    }
+
+    @Test func `a file that is no black box is refused and stays`() throws {
+        for text in ["notes", String(repeating: "x", count: BoxFile.size), String(repeating: "x", count: 5 * BoxFile.size)] {
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            let refusal = error()
+            #expect(refusal?.description.hasSuffix("remove the file, or choose another path") == true && refusal?.isHeldByAnother == false)
+            #expect(try Data(contentsOf: URL(fileURLWithPath: path)) == Data(text.utf8))
+            #expect(throws: BoxFileError.self) { try BoxFile.read(path) }
+        }
+        #expect(!FileManager.default.fileExists(atPath: BoxFile.previous(of: path)))
+    }
+
+    @Test func `a record of another format and a truncated one are kept, and a new one begins`() throws {
+        for change in [{ (bytes: inout Data) in bytes[12] = 7 }, { $0.removeLast(5000) }] {
+            _ = try run(.mebibytes(10))
+            var bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+            change(&bytes)
+            try bytes.write(to: URL(fileURLWithPath: path))
+            #expect(try run(.mebibytes(20)) == nil)
+            #expect(try Data(contentsOf: URL(fileURLWithPath: BoxFile.previous(of: path))) == bytes)
+            #expect(try BoxFile.read(path).contents.samples.count == 1)
+        }
+    }
+
+    @Test func `a directory, a FIFO, a link and a missing directory are refused with a remedy`() throws {
+        try FileManager.default.createDirectory(atPath: directory.path + "/folder", withIntermediateDirectories: true)
+        mkfifo(directory.path + "/fifo", 0o600)
+        symlink("/etc/passwd", directory.path + "/link")
+        #expect(error(directory.path + "/folder") != nil)
+        #expect(error(directory.path + "/fifo")?.description.contains("not a regular file") == true)
+        #expect(error(directory.path + "/link")?.description.contains("not a regular file") == true)
+        #expect(error(directory.path + "/none/box")?.description.contains("the directory does not exist") == true)
+    }
+
+    @Test(arguments: [ENOSPC, EIO]) func `T35 whichever call fails, the previous record is in one of both files`(failure: Int32) throws {
+        let whole: [UInt8] = {
+            let memory = BoxMemory()
+            BoxMemory.writer.write(to: memory.start)
+            BoxContents.Sample.reading(at: 1, available: .zero).write(to: memory.start + BoxLayout.turns.place(1), sequence: 1)
+            return memory.bytes
+        }()
+        var failed = 0
+        for call in 1...1000 {
+            let kernel = DiskKernel(directory: "/state")
+            kernel.put(whole, at: "/state/box")
+            kernel.fail(call, .once, failure, isShort: call % 2 == 1)
+            // No call can map a file of this kernel, so there is always an error.
+            let reason = try #require(error("/state/box", kernel: kernel))
+            let copies = ["/state/box", "/state/box.previous"].compactMap(kernel.contents)
+            #expect(copies.contains(whole), "call \(call): \(reason)")
+            guard kernel.faultWasReached else {
+                #expect(reason.description.hasPrefix("cannot map"))
+                break
+            }
+            failed += 1
+            if failure == ENOSPC, reason.description.hasPrefix("cannot write") {
+                #expect(reason.description.hasSuffix("free 250 KiB, or choose another disk"))
+            }
+        }
+        #expect(failed > 100)
+    }
+}

@@ -1,0 +1,116 @@
+import Plimsoll
+import Testing
+
+@testable import PlimsollLinux
+
+/// The story that a black box tells.
+@Suite struct BoxStoryTests {
+    private typealias Table = BoxContents.Table
+
+    /// Five calm seconds, then 36 MiB a second for five seconds, and a release in the middle that was refused.
+    private func burst(thumbnails: ByteCount = .zero) -> BoxContents {
+        let calm = (0..<5).map { BoxContents.Sample.reading(at: Double($0), available: .mebibytes(184)) }
+        let rise = (0...5).map {
+            BoxContents.Sample.reading(
+                at: 5 + Double($0), available: .mebibytes(184 - 36 * $0), growth: .mebibytes(36),
+                level: $0 < 3 ? .normal : $0 < 4 ? .warning : .critical, tasks: $0)
+        }
+        let rows = { (bytes: ByteCount) in
+            [
+                Table.Row(name: "pages", bytes: 8 << 20, isVolatile: false),
+                Table.Row(name: "thumbnails", bytes: bytes.bytes, isVolatile: false),
+                Table.Row(name: "tiles", bytes: bytes.bytes * 9, isVolatile: true),
+            ]
+        }
+        var release = BoxContents.Report(
+            at: .seconds(8), took: .milliseconds(3), severity: 1, outcome: .done, asked: 64 << 20, released: 8 << 20,
+            releasedVolatile: 2 << 20, taken: 1 << 20, text: "")
+        let done = release
+        (release.severity, release.outcome, release.text) = (4, .refused, "no supervisor")
+        (release.asked, release.released, release.releasedVolatile, release.taken) = (0, 0, 0, 0)
+        return .of(
+            calm + rise, reports: [done, release, release],
+            tables: [Table(at: .seconds(5), rows: rows(.zero)), Table(at: .seconds(10), rows: rows(thumbnails))])
+    }
+
+    @Test func `a burst is told in ten lines and a drawing`() {
+        let lines = BoxStory(burst(thumbnails: .mebibytes(150))).lines { "at \(Int($0.inSeconds) - 1_700_000_000) s" }
+        #expect(
+            lines == [
+                "shop, process 4711, Plimsoll 1.2.3, started at 0 s",
+                "last      read at 10 s, after 10 s",
+                "end       likely killed for memory: 4 MiB of 256 MiB were available at the last reading, at a growth of 36 MiB/s",
+                "memory    252 MiB used of 256 MiB, 4 MiB available, resident 0 B, caches 0 B and 0 B volatile; level critical",
+                "speed     unreclaimable memory rose by 180 MiB in 5 s (36 MiB/s)",
+                "grew      \"thumbnails\" by 150 MiB, what is registered nowhere by 30 MiB",
+                "released  8 MiB of 64 MiB asked, and 2 MiB volatile, in 1 action; the kernel reclaimed 1 MiB of volatile memory",
+                "not done  suspend: no supervisor (2 times)",
+                "tasks     5 ran at the end, 5 at most",
+                "advice    \"thumbnails\" grew although memory was short: give it a limit, or let it release what it holds; a limit of 436 MiB has room for such a burst",
+                "",
+                "the last minute: unreclaimable memory of 256 MiB, and the level (_ normal, - warning, # critical)",
+                String(repeating: " ", count: 49) + "▃▃▃▃▃▃▄▅▆▇█",
+                String(repeating: " ", count: 49) + "________-##",
+            ])
+    }
+
+    @Test func `growth that is registered nowhere is named as that`() {
+        let story = BoxStory(burst())
+        #expect(story.growths.isEmpty && story.unregistered == 180 << 20)
+        #expect(story.lines { _ in "" }.contains { $0.hasPrefix("advice    most of the growth is registered nowhere") })
+    }
+
+    @Test func `a rise of a minute is a leak, which a larger limit only delays`() throws {
+        // Of the first two seconds the rise is within a thirty-second of the whole.
+        let samples = (0...62).map { BoxContents.Sample.reading(at: Double($0), available: .mebibytes(252 - 4 * $0)) }
+        let story = BoxStory(.of(samples))
+        #expect(story.rise == BoxStory.Rise(bytes: 244 << 20, duration: .seconds(61)) && story.verdict.kind == .outOfMemory)
+        let advice = try #require(story.lines { _ in "" }.first { $0.hasPrefix("advice") })
+        #expect(advice.hasSuffix("a limit twice as large would last 64 s longer"))
+        #expect(BoxStory(.of(Array(samples.dropFirst(2)))).rise == .init(bytes: 236 << 20, duration: .seconds(59)))
+        #expect(BoxStory(.of(Array(samples.dropFirst(2)))).rise?.isSlow == false)
+    }
+
+    @Test func `a rise begins after memory last stood nearly as high, and a release makes no new rise`() {
+        func rise(_ available: [Int]) -> BoxStory.Rise? {
+            BoxStory(.of(available.enumerated().map { .reading(at: Double($0), available: .mebibytes($1)) })).rise
+        }
+        #expect(rise([100, 200, 150, 100]) == .init(bytes: 100 << 20, duration: .seconds(2)))
+        #expect(rise([200, 150, 174, 100]) == .init(bytes: 100 << 20, duration: .seconds(3)))
+        #expect(rise([210, 125, 200, 100]) == .init(bytes: 110 << 20, duration: .seconds(3)))
+        #expect(rise([210, 124, 200, 100]) == .init(bytes: 100 << 20, duration: .seconds(1)))
+        // Between readings near the limit there is always some movement.
+        #expect(rise([200, 10, 14, 11, 12, 10])?.bytes == 190 << 20)
+        #expect(rise([100, 100]) == nil && rise([]) == nil && rise([50, 100]) == nil)
+    }
+
+    @Test func `a dry run, a missing limit and a run without a rise have advice of their own`() {
+        func advice(_ change: (inout BoxContents.Sample) -> Void) -> String? {
+            var contents = burst()
+            change(&contents.samples[contents.samples.count - 1])
+            return BoxStory(contents).lines { _ in "" }.first { $0.hasPrefix("advice") }
+        }
+        #expect(advice { $0.isDryRun = true }?.contains("switch the dry run off") == true)
+        #expect(advice { ($0.limit, $0.available) = (nil, nil) }?.contains("set a memory limit") == true)
+        let full = BoxStory(.of([.reading(at: 0, available: .zero), .reading(at: 1, available: .zero)]))
+        #expect(full.lines { _ in "" }.contains { $0.hasSuffix("raise the limit, or hold less") })
+        let calm = BoxStory(.of([.reading(at: 0, available: .mebibytes(99)), .reading(at: 1, available: .mebibytes(98))]))
+        #expect(calm.lines { _ in "" }.contains { $0.contains("look for a crash report") })
+    }
+
+    @Test func `an end in good order needs no advice, and a living process has no end yet`() {
+        var contents = burst()
+        contents.end = .shutdown
+        #expect(!BoxStory(contents).lines { _ in "" }.contains { $0.hasPrefix("advice") })
+        contents.end = nil
+        let living = BoxStory(contents, isLiving: true).lines { _ in "" }
+        #expect(living.contains("end       none yet: the process runs") && !living.contains { $0.hasPrefix("advice") })
+    }
+
+    @Test func `a record without a reading tells who wrote it`() {
+        #expect(
+            BoxStory(.of([])).lines { _ in "then" } == [
+                "shop, process 4711, Plimsoll 1.2.3, started then", "end       ended without notice before its first reading",
+            ])
+    }
+}
