@@ -15,7 +15,7 @@ struct AutopsyCommand: ParsableCommand {
             """)
 
     @Argument(
-        help: "Black box; plimsoll.box in $STATE_DIRECTORY, $RUNTIME_DIRECTORY or here without one.",
+        help: "Black box; plimsoll.box in $RUNTIME_DIRECTORY or here without one.",
         completion: .file())
     var file: String?
     @Flag(help: "Show the present run of a living service.") var running = false
@@ -44,10 +44,9 @@ struct AutopsyCommand: ParsableCommand {
     }
 
     private static func standard() throws -> String {
-        let directories = ["STATE_DIRECTORY", "RUNTIME_DIRECTORY"].compactMap {
-            ProcessInfo.processInfo.environment[$0]?.split(separator: ":").first.map(String.init)
-        }
-        let paths = (directories + ["."]).map { "\($0)/plimsoll.box" }
+        let runtime = ProcessInfo.processInfo.environment["RUNTIME_DIRECTORY"]?.split(separator: ":").first.map(
+            String.init)
+        let paths = [runtime, "."].compactMap { $0 }.map { "\($0)/plimsoll.box" }
         guard let path = paths.first(where: { FileManager.default.fileExists(atPath: $0) }) else {
             throw Failure.unavailable(
                 "cannot find a black box (\(paths.joined(separator: ", "))); name its file, and check PLIMSOLL_BLACK_BOX of the service"

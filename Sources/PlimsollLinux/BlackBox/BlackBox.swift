@@ -8,8 +8,11 @@ extension ResourceManager {
     ///
     /// The file has 251 KiB, stays mapped, and is for its owner alone (mode 0600). A turn of the loop writes to memory
     /// only, so that the record is whole after any kill. What the previous run has left is kept beside the file under the
-    /// same name and `.previous`. Keep the file in a directory that outlives the process, such as `$STATE_DIRECTORY`,
-    /// and do not truncate the file while the process runs: the kernel then ends the process with SIGBUS.
+    /// same name and `.previous`.
+    ///
+    /// Choose a directory on a tmpfs that outlives the process, such as `$RUNTIME_DIRECTORY`. On a disk a write to a page
+    /// that is being written out may block the loop, as the file system decides. Do not truncate the file while the
+    /// process runs: the kernel then ends the process with SIGBUS.
     ///
     /// - Parameter path: path of the file, which is made if needed.
     /// - Returns: one sentence on how the previous run ended, if it did not end in good order; else `nil`.

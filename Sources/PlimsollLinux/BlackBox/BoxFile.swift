@@ -33,6 +33,9 @@ package final class BoxFile: Sendable {
         do throws(BoxFileError) {
             let held = kernel.lock(file)
             guard held == 0 else { throw BoxFileError("lock", path, -held) }
+            guard kernel.isOwn(file) else {
+                throw BoxFileError(foreign: path, "it belongs to another user, or others may write to it")
+            }
             previous = try Self.keepPrevious(file, path, kernel, kills)
             try Self.clear(file, path, kernel)
             guard

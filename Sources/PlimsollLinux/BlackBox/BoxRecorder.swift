@@ -6,7 +6,7 @@ import Plimsoll
 /// no lock of its own, no allocation.
 ///
 /// Unchecked: only the thread of the pressure loop calls `record` and uses the variables. `ended` writes one word of the
-/// memory that `record` never writes.
+/// memory that `record` never writes. Checksums make the order in which stores reach memory irrelevant, on arm64 too.
 final class BoxRecorder: TurnRecorder, @unchecked Sendable {
     /// Intervals between two tables that are kept, and between two latest ones while memory is calm, and while it
     /// grows or is short.

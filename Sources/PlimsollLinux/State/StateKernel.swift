@@ -11,6 +11,8 @@ package protocol StateKernel: Sendable {
     func close(_ file: Int32)
     /// Returns the length of a regular file, in bytes; `-EINVAL` for anything else.
     func length(_ file: Int32) -> Int
+    /// Returns true if the file belongs to this user, and no other user may write to it.
+    func isOwn(_ file: Int32) -> Bool
     /// Reads from `offset` on; returns the number of bytes, zero at the end.
     func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableRawBufferPointer) -> Int
     /// Writes from `offset` on; returns the number of bytes taken, which may be fewer.
@@ -69,6 +71,11 @@ package struct HostStateKernel: StateKernel {
         var status = stat()
         guard fstat(file, &status) == 0 else { return -Int(errno) }
         return status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : -Int(EINVAL)
+    }
+
+    package func isOwn(_ file: Int32) -> Bool {
+        var status = stat()
+        return fstat(file, &status) == 0 && status.st_uid == geteuid() && status.st_mode & 0o022 == 0
     }
 
     package func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableRawBufferPointer) -> Int {

@@ -46,8 +46,8 @@ public struct ServiceSettings: Sendable {
     /// Place of the admin socket (`AdminEndpoint`).
     public var adminSocket = AdminSocket.automatic
     /// File of the black box (`ResourceManager.keepBlackBox(at:)`); `nil` for none. Initially `plimsoll.box` in the first
-    /// directory of `$STATE_DIRECTORY`, else of `$RUNTIME_DIRECTORY`; `nil` if systemd sets neither. If the file cannot be
-    /// used, the failure is logged and the service continues without a black box.
+    /// directory of `$RUNTIME_DIRECTORY`; `nil` if systemd or the image does not set that. If the file cannot be used, the
+    /// failure is logged and the service continues without a black box.
     public var blackBox: String? = Self.standardBlackBox()
     /// True if operators may purge, simulate pressure and set limits over the admin socket.
     public var adminAllowsChanges = false
@@ -74,10 +74,9 @@ public struct ServiceSettings: Sendable {
     static func standardBlackBox(
         environment: (String) -> String? = { plimsoll_environment($0).map { String(cString: $0) } }
     ) -> String? {
-        // systemd.exec(5): colons separate several directories. A runtime directory usually ends with the unit.
-        let variables = ["STATE_DIRECTORY", "RUNTIME_DIRECTORY"]
-        let directory = variables.compactMap { environment($0)?.split(separator: ":").first }.first
-        guard let directory, directory.hasPrefix("/") else { return nil }
+        // systemd.exec(5): colons separate several directories. Not $STATE_DIRECTORY, which is on a disk.
+        guard let directory = environment("RUNTIME_DIRECTORY")?.split(separator: ":").first, directory.hasPrefix("/")
+        else { return nil }
         return (directory.hasSuffix("/") ? directory.dropLast() : directory) + "/plimsoll.box"
     }
 

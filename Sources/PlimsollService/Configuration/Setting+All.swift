@@ -183,7 +183,7 @@ extension Setting {
         Setting(
             key: "blackBox", type: "path, auto or off", standard: "auto", range: "an absolute path, auto, or off",
             meaning:
-                "file with the last ten minutes, for `plimsoll autopsy` after the end: auto is `plimsoll.box` in `$STATE_DIRECTORY`, else in `$RUNTIME_DIRECTORY`",
+                "file with the last ten minutes, for `plimsoll autopsy` after the end: auto is `plimsoll.box` in `$RUNTIME_DIRECTORY`",
             isLive: false
         ) { text, settings throws(Refusal) in
             switch text {

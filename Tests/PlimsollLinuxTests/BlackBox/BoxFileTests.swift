@@ -71,6 +71,23 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: BoxFile.previous(of: path)))
     }
 
+    @Test func `a file that others may write to, or that belongs to another user, is refused and stays`() throws {
+        _ = try run(.zero)
+        let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+        for mode: mode_t in [0o620, 0o602] {
+            chmod(path, mode)
+            #expect(error()?.description.contains("it belongs to another user, or others may write to it") == true)
+        }
+        chmod(path, 0o600)
+        #expect(error() == nil)
+        try bytes.write(to: URL(fileURLWithPath: path))
+        if geteuid() == 0 {
+            chown(path, 65534, 65534)
+            #expect(error()?.description.contains("it belongs to another user") == true)
+        }
+        #expect(try Data(contentsOf: URL(fileURLWithPath: path)) == bytes)
+    }
+
     @Test func `a record of another format and a truncated one are kept, and a new one begins`() throws {
         for change in [{ (bytes: inout Data) in bytes[12] = 7 }, { $0.removeLast(5000) }] {
             _ = try run(.mebibytes(10))
@@ -104,6 +121,8 @@ import Testing
         for call in 1...1000 {
             let kernel = DiskKernel(directory: "/state")
             kernel.put(whole, at: "/state/box")
+            // No descriptor of this process, which mmap could map.
+            kernel.edit { $0.lastFile = 1 << 20 }
             kernel.fail(call, .once, failure, isShort: call % 2 == 1)
             // No call can map a file of this kernel, so there is always an error.
             let reason = try #require(error("/state/box", kernel: kernel))

@@ -132,6 +132,8 @@ final class DiskKernel: StateKernel {
         call("fstat", path(file)) { $0.files[file]?.inode?.data.count ?? -Int(EBADF) }
     }
 
+    func isOwn(_ file: Int32) -> Bool { true }
+
     func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableRawBufferPointer) -> Int {
         var chunk: [UInt8] = []
         // In chunks, as a kernel may.

@@ -52,6 +52,7 @@ import Testing
         }
         func close(_ file: Int32) { host.close(file) }
         func length(_ file: Int32) -> Int { host.length(file) }
+        func isOwn(_ file: Int32) -> Bool { host.isOwn(file) }
         func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableRawBufferPointer) -> Int {
             host.read(file, from: offset, into: buffer)
         }
