@@ -6,7 +6,7 @@ import Synchronization
 /// The mapped file of a black box.
 ///
 /// The contents of the previous run are copied to a second file before this run overwrites them, so a kill in between
-/// loses nothing. The file is locked (`flock`) until the process ends.
+/// loses nothing. The file is locked (`flock`) until the run or the process ends.
 package final class BoxFile: Sendable {
     /// The contents that the previous run has left; `nil` if there are none, or none that can be read.
     let previous: BoxContents?
@@ -69,14 +69,16 @@ package final class BoxFile: Sendable {
         var bytes = try contents(file, path, kernel)
         // A new file, or one that was cleared before a kill kept the header from being written.
         guard bytes.contains(where: { $0 != 0 }) else { return nil }
-        if let kills, bytes.count == BoxLayout.size {
-            withUnsafeBytes(of: UInt32(clamping: kills + 1).littleEndian) {
-                bytes.replaceSubrange(BoxLayout.killsAtNextStart..<BoxLayout.killsAtNextStart + 4, with: $0)
-            }
-        }
         var contents: BoxContents?
         do throws(BoxContents.Damage) { contents = try BoxContents(bytes) } catch {
             if error.isForeign { throw BoxFileError(foreign: path, error.description) }
+        }
+        // A machine that has started again counts anew.
+        if let kills, contents?.writer.boot == boot {
+            contents?.killsAtNextStart = kills
+            withUnsafeBytes(of: UInt32(clamping: kills + 1).littleEndian) {
+                bytes.replaceSubrange(BoxLayout.killsAtNextStart..<BoxLayout.killsAtNextStart + 4, with: $0)
+            }
         }
         let copy = previous(of: path), new = copy + "-new"
         let target = kernel.open(new, .replacing)

@@ -129,11 +129,13 @@ extension BoxStory {
     private var released: String {
         let releases = contents.reports.filter { $0.asked + $0.released + $0.releasedVolatile + $0.taken > 0 }
         guard !releases.isEmpty else { return "nothing" }
-        let sum = releases.reduce((asked: 0, heap: 0, volatile: 0, taken: 0)) {
-            ($0.asked + $1.asked, $0.heap + $1.released, $0.volatile + $1.releasedVolatile, $0.taken + $1.taken)
+        let sum = releases.reduce((heap: 0, volatile: 0, taken: 0)) {
+            ($0.heap + $1.released, $0.volatile + $1.releasedVolatile, $0.taken + $1.taken)
         }
-        return "\(ByteCount(sum.heap)) of \(ByteCount(sum.asked)) asked, and \(ByteCount(sum.volatile)) volatile, in"
-            + " \(releases.count) action\(releases.count == 1 ? "" : "s"); the kernel reclaimed \(ByteCount(sum.taken)) of volatile memory"
+        let count = "\(releases.count) action\(releases.count == 1 ? "" : "s")"
+        return "\(ByteCount(sum.heap)) and \(ByteCount(sum.volatile)) volatile in \(count), which asked for"
+            + " \(ByteCount(releases.map(\.asked).max() ?? 0)) at most; the kernel reclaimed \(ByteCount(sum.taken)) of volatile"
+            + " memory"
     }
 
     private var notDone: String {

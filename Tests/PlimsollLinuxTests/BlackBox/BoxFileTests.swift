@@ -12,9 +12,11 @@ import Testing
     private var path: String { directory.path + "/plimsoll.box" }
 
     /// Writes a record of one reading, and ends without notice.
-    private func run(_ usage: ByteCount, at path: String? = nil, kills: Int? = nil) throws -> BoxContents? {
-        let box = try BoxFile(path ?? self.path, kernel: HostStateKernel(), kills: kills)
-        BoxMemory.writer.write(to: box.memory)
+    private func run(_ usage: ByteCount, kills: Int? = nil, boot: String = BoxFile.boot) throws -> BoxContents? {
+        let box = try BoxFile(path, kernel: HostStateKernel(), kills: kills)
+        var writer = BoxMemory.writer
+        writer.boot = boot
+        writer.write(to: box.memory)
         BoxContents.Sample.reading(at: 1, available: .mebibytes(256) - usage)
             .write(to: box.memory + BoxLayout.turns.place(1), sequence: 1)
         return box.previous
@@ -32,8 +34,10 @@ import Testing
         let kept = try BoxFile.read(BoxFile.previous(of: path))
         #expect(kept.contents == previous && !kept.isLiving)
         #expect(try BoxFile.read(path).contents.samples.map(\.usage) == [20 << 20])
-        #expect(try run(.mebibytes(30))?.killsAtNextStart == nil)
+        #expect(try run(.mebibytes(30), boot: "another")?.killsAtNextStart == nil)
         #expect(try BoxFile.read(BoxFile.previous(of: path)).contents.samples.map(\.usage) == [20 << 20])
+        #expect(!BoxFile.boot.isEmpty)
+        #expect(try run(.mebibytes(40), kills: 3)?.killsAtNextStart == nil, "the machine has started again since")
         let names = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
         #expect(names == ["plimsoll.box", "plimsoll.box.previous"])
     }

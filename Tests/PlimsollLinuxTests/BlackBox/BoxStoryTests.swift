@@ -43,7 +43,7 @@ import Testing
                 "memory    252 MiB used of 256 MiB, 4 MiB available, resident 0 B, caches 0 B and 0 B volatile; level critical",
                 "speed     unreclaimable memory rose by 180 MiB in 5 s (36 MiB/s)",
                 "grew      \"thumbnails\" by 150 MiB, what is registered nowhere by 30 MiB",
-                "released  8 MiB of 64 MiB asked, and 2 MiB volatile, in 1 action; the kernel reclaimed 1 MiB of volatile memory",
+                "released  8 MiB and 2 MiB volatile in 1 action, which asked for 64 MiB at most; the kernel reclaimed 1 MiB of volatile memory",
                 "not done  suspend: no supervisor (2 times)",
                 "tasks     5 ran at the end, 5 at most",
                 "advice    \"thumbnails\" grew although memory was short: give it a limit, or let it release what it holds; a limit of 436 MiB has room for such a burst",
