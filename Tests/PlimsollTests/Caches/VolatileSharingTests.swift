@@ -131,7 +131,8 @@ import Testing
         #expect(cache.endRound(upTo: largest, at: now) == nil && cache.store.counters.sampled.pointee.load(ordering: .relaxed) == 0)
     }
 
-    @Test func `idle memory goes to the volatile cache whose loads are dear, and is asked of the other`() async throws {
+    @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
+    func `idle memory goes to the volatile cache whose loads are dear, and is asked of the other`() async throws {
         let policy = PressurePolicy(division: .byWorth)
         try await RunningManager.run(policy: policy) { running in
             let manager = running.manager, cheap = Cache("cheap", rebuildCost: .trivial), dear = Cache("dear", rebuildCost: .expensive)
