@@ -10,7 +10,6 @@ import Synchronization
 package final class BoxFile: Sendable {
     /// The contents that the previous run has left; `nil` if there are none, or none that can be read.
     let previous: BoxContents?
-    let path: String
     private let file: Int32
     private let kernel: any StateKernel
     /// The mapping. Unchecked: `BoxRecorder` says who writes where.
@@ -51,7 +50,7 @@ package final class BoxFile: Sendable {
         mlock(memory, BoxLayout.size)
         // A forked child never writes.
         madvise(memory, BoxLayout.size, MADV_DONTFORK)
-        (self.path, self.file, self.kernel) = (path, file, kernel)
+        (self.file, self.kernel) = (file, kernel)
     }
 
     deinit {

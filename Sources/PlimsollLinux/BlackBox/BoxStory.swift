@@ -58,7 +58,7 @@ package struct BoxStory: Sendable {
                 break
             }
         }
-        // What a calm service moves by is no rise.
+        // The usual movement of a calm service is no rise.
         let slack = (last.pinned - lowest.pinned) / 32
         return samples.last { $0.at >= lowest.at && $0.pinned <= lowest.pinned + slack }
     }

@@ -7,6 +7,20 @@ import Testing
 
 @testable import PlimsollService
 
+/// Runs a service with these settings until its first reading, and returns what it logged.
+private func logged(by settings: ServiceSettings) async throws -> [LogBook.Entry] {
+    let source = ScriptedPressureSource(), book = LogBook()
+    let service = ResourceService(ResourceManager(source: source), settings: settings, logger: book.logger)
+    try await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { try await service.run() }
+        source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
+        await until("the first reading") { service.manager.level == .critical }
+        group.cancelAll()
+        try await group.waitForAll()
+    }
+    return book.entries
+}
+
 /// A program that links this product still runs managers that no service surrounds.
 @Suite struct PlainManagerTests {
     @Test func `a manager that runs alone has no log, no link and no admin socket, although this product is linked`() async throws {
@@ -27,42 +41,19 @@ import Testing
     }
 
     @Test func `an admin socket that cannot listen is a notice with the reason, and the service goes on`() async throws {
-        let source = ScriptedPressureSource(), book = LogBook()
         var settings = ServiceSettings()
         settings.adminSocket = .path("/nowhere/service.sock")
-        let service = ResourceService(ResourceManager(source: source), settings: settings, logger: book.logger)
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await service.run() }
-            source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
-            await until("the first reading") { service.manager.level == .critical }
-            group.cancelAll()
-            try await group.waitForAll()
-        }
-        let entries = book.entries.filter { $0.message == "did not open the admin socket" }
+        let entries = try await logged(by: settings).filter { $0.message == "did not open the admin socket" }
         #expect(entries.map(\.level) == [.notice])
         #expect(entries.first?["reason"]?.contains("/nowhere/service.sock") == true, "\(entries)")
     }
 }
 
 @Suite struct ServiceBlackBoxTests {
-    /// Runs a service with these settings until its first reading, and returns what it logged.
-    private func run(_ settings: ServiceSettings) async throws -> [LogBook.Entry] {
-        let source = ScriptedPressureSource(), book = LogBook()
-        let service = ResourceService(ResourceManager(source: source), settings: settings, logger: book.logger)
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await service.run() }
-            source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
-            await until("the first reading") { service.manager.level == .critical }
-            group.cancelAll()
-            try await group.waitForAll()
-        }
-        return book.entries
-    }
-
     @Test func `a black box that cannot be kept is a notice with the reason, and the service goes on`() async throws {
         var settings = ServiceSettings()
         settings.blackBox = "/nowhere/plimsoll.box"
-        let entries = try await run(settings).filter { $0.message == "did not open the black box" }
+        let entries = try await logged(by: settings).filter { $0.message == "did not open the black box" }
         #expect(entries.map(\.level) == [.notice])
         #expect(entries.first?["reason"]?.contains("/nowhere/plimsoll.box: the directory does not exist") == true, "\(entries)")
     }
@@ -74,14 +65,14 @@ import Testing
         var settings = ServiceSettings()
         settings.blackBox = folder + "/plimsoll.box"
         let warnings = { (entries: [LogBook.Entry]) in entries.filter { $0.message == "the previous run did not end in good order" } }
-        #expect(try await warnings(run(settings)).isEmpty)
-        #expect(try await warnings(run(settings)).isEmpty, "after an end in good order")
+        #expect(try await warnings(logged(by: settings)).isEmpty)
+        #expect(try await warnings(logged(by: settings)).isEmpty, "after an end in good order")
         // As a kill leaves the file: without the mark of the end.
         let file = try #require(FileHandle(forUpdatingAtPath: folder + "/plimsoll.box"))
         try file.seek(toOffset: 2048)
         try file.write(contentsOf: Data([0, 0, 0, 0]))
         try file.close()
-        let entries = try await warnings(run(settings))
+        let entries = try await warnings(logged(by: settings))
         #expect(entries.map(\.level) == [.warning])
         #expect(entries.first?["end"]?.hasPrefix("likely killed for memory: 4 MiB of 1 GiB were available") == true, "\(entries)")
         #expect(entries.first?["details"] == "plimsoll autopsy \(folder)/plimsoll.box")
