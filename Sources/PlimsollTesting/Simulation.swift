@@ -27,8 +27,8 @@ public struct Simulation: Sendable {
         /// The levels as a drawing.
         public var levels: String { steps.map(\.assessment.level.drawn).joined() }
 
-        /// The actions as a drawing, the most severe action of each reading: `.` none, `w` warn, `r` release, `q`
-        /// quiesce, `e` expire, `s` suspend, `t` terminate, `m` make room, `n` notice drops.
+        /// The actions as a drawing, the most severe action of each reading: `.` none, `w` warn, `r` release, `c`
+        /// cancel the largest request, `q` quiesce, `e` expire, `s` suspend, `t` terminate, `m` make room, `n` notice drops.
         public var actions: String { steps.map { $0.actions.max { $0.severity < $1.severity }?.drawn ?? "." }.joined() }
 
         /// All actions, in order.
@@ -42,6 +42,7 @@ extension PressureAction {
         switch self {
         case .warn: "w"
         case .release: "r"
+        case .cancelLargestRequest: "c"
         case .quiesce: "q"
         case .expireBackgroundTasks: "e"
         case .suspend: "s"

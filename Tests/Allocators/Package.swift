@@ -13,6 +13,11 @@ let package = Package(
             ]),
         .executableTarget(name: "probe", dependencies: ["Report"]),
         .executableTarget(name: "probe-linked", dependencies: ["Report", .product(name: "PlimsollJemalloc", package: "plimsoll")]),
+        .executableTarget(
+            name: "probe-requests",
+            dependencies: [
+                .product(name: "Plimsoll", package: "plimsoll"), .product(name: "PlimsollJemalloc", package: "plimsoll"),
+            ]),
     ],
     swiftLanguageModes: [.v6]
 )

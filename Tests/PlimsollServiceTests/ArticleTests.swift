@@ -213,6 +213,19 @@ public final class TileRenderer: Sendable {
         #expect(trims.withLock { $0 } == 1)
     }
 
+    @Test func `a request has a budget, and the ladder a rung that cancels the largest`() async throws {
+        struct Order { let pages = 3 }
+        func render(_ order: Order) async throws -> Int { order.pages }
+        let order = Order()
+        let report = try await withMemoryBudget(.mebibytes(64), name: "POST /reports") {
+            try await render(order)
+        }
+        #expect(report == 3)
+        let ladder = EscalationLadder.standard.cancellingLargestRequest(above: .mebibytes(16))
+        let policy = PressurePolicy(ladder: ladder)
+        #expect(policy.ladder.rungs.contains { $0.action == .cancelLargestRequest(above: .mebibytes(16)) })
+    }
+
     @Test func `a policy takes a ladder of the service's own`() throws {
         let ladder = try EscalationLadder([
             Rung(at: .warning, .release), Rung(at: .critical, .quiesce),

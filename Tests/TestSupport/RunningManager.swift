@@ -12,11 +12,14 @@ package struct RunningManager {
     package let exits: Exits
 
     package static func run(
-        policy: PressurePolicy = .standard, onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
+        policy: PressurePolicy = .standard, requests: BudgetRegistry = .process,
+        onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
         _ body: @Sendable @escaping (RunningManager) async throws -> Void
     ) async throws {
         let source = ScriptedPressureSource(), clock = ManualClock(), exits = Exits()
-        let manager = ResourceManager(source: source, policy: policy, time: clock.timekeeper, onTurn: onTurn) { exits.add($0, $1) }
+        let manager = ResourceManager(source: source, policy: policy, time: clock.timekeeper, requests: requests, onTurn: onTurn) {
+            exits.add($0, $1)
+        }
         _ = Lifecycle(manager)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }

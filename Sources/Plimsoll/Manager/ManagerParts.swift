@@ -58,12 +58,14 @@ package final class ManagerParts: Sendable {
     }
     private let foundEnd = Mutex<PreviousEnd?>(nil)
     let deferred: DeferredTasks
+    /// The budgets of requests.
+    let requests: BudgetRegistry
 
     init(
-        source: any PressureSource, policy: PressurePolicy, time: Timekeeper,
+        source: any PressureSource, policy: PressurePolicy, time: Timekeeper, requests: BudgetRegistry,
         exit: @escaping @Sendable (Int32, String) -> Void
     ) {
-        (self.source, self.time) = (source, time)
+        (self.source, self.time, self.requests) = (source, time, requests)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
         poll = PurgeablePoll(alarms: alarms, threads: threads)

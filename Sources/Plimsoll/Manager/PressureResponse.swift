@@ -17,6 +17,7 @@ struct PressureResponse {
     /// True after a refusal to end the process in this episode: refusals are reported once an episode.
     private var hasRefusedToEnd = false
     private var saturatedSince: Duration?
+    private var cancelling = RequestCancelling()
 
     static let leastAsked = ByteCount.mebibytes(1)
     /// Time of critical readings during which small purgeables that are expensive to rebuild are spared.
@@ -79,6 +80,7 @@ struct PressureResponse {
         switch action {
         case .warn: announce(assessment)
         case .release: release(action, assessment, reading)
+        case .cancelLargestRequest(let least): cancelLargestRequest(action, above: least, assessment)
         case .quiesce: quiesce(action, assessment)
         case .expireBackgroundTasks(let grace): expire(action, grace, assessment)
         case .suspend: suspend(action, assessment)
@@ -131,6 +133,23 @@ struct PressureResponse {
             return assessment.shortfall
         }
         return max(Self.leastAsked, parts.meter.heldBytes * assessment.unknownShare)
+    }
+
+    private mutating func cancelLargestRequest(
+        _ action: PressureAction, above least: ByteCount, _ assessment: PressureAssessment
+    ) {
+        guard cancelling.isDue(at: assessment.at) else { return }
+        guard let request = parts.requests.largest(above: least) else {
+            if cancelling.refuses(isMetered: BudgetRegistry.isMetered) {
+                refuse(action, assessment, "the memory of requests is not counted (Jemalloc.meterRequests)")
+            }
+            return
+        }
+        var report = report(action, assessment)
+        (report.cancelledRequest, report.cancelledBytes) = (request.name, request.held)
+        if isDryRun { report.outcome = .dryRun } else if !request.endForPressure() { return }
+        cancelling.began(request, at: assessment.at)
+        parts.report(report)
     }
 
     private mutating func quiesce(_ action: PressureAction, _ assessment: PressureAssessment) {
@@ -213,6 +232,7 @@ struct PressureResponse {
 
     private mutating func calmDown(_ assessment: PressureAssessment) {
         hasRefusedToEnd = false
+        cancelling.reset()
         governor.reset()
         mayHoldElsewhere = parts.purgeables.hasUnmetered
     }

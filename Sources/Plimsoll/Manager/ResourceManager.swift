@@ -28,6 +28,7 @@ public final class ResourceManager: Sendable {
 
     package init(
         source: any PressureSource, policy: PressurePolicy = .standard, time: Timekeeper,
+        requests: BudgetRegistry = .process,
         onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
         exit: @escaping @Sendable (Int32, String) -> Void = { status, line in
             var line = line
@@ -41,7 +42,7 @@ public final class ResourceManager: Sendable {
         self.time = time
         self.onTurn = onTurn
         self.environment = environment
-        parts = ManagerParts(source: source, policy: policy, time: time, exit: exit)
+        parts = ManagerParts(source: source, policy: policy, time: time, requests: requests, exit: exit)
     }
 
     // MARK: Running

@@ -65,6 +65,11 @@ package struct RecordedTurn {
             index += 1
         }
     }
+
+    /// Calls `body` with the name and the held bytes of each request with a budget that holds more than `least`.
+    package func eachRequest(above least: ByteCount, _ body: (_ name: String, _ bytes: Int) -> Void) {
+        parts.requests.each(above: least, body)
+    }
 }
 
 extension PurgeableRegistry.Entry {

@@ -24,6 +24,10 @@ public struct ActionReport: Sendable, Hashable {
     public var releasedVolatile: ByteCount = .zero
     /// Bytes of volatile memory found to be reclaimed by the kernel.
     public var taken: ByteCount = .zero
+    /// Name of the request that was cancelled; `nil` for other actions.
+    public var cancelledRequest: String?
+    /// Bytes that the cancelled request held.
+    public var cancelledBytes: ByteCount = .zero
     /// Time in which allocations of other threads may have waited while glibc's `malloc_trim` gave the heap's free
     /// pages back. Zero with jemalloc, which does not block other threads.
     public var trim: Duration = .zero
@@ -86,6 +90,7 @@ extension ActionReport: CustomStringConvertible {
             if releasedVolatile > .zero { text += " and \(releasedVolatile) volatile" }
             text += ", resident fell \(residentFall)"
         }
+        if let cancelledRequest { text += ", \(cancelledRequest) held \(cancelledBytes)" }
         text += ", \(took.inSeconds * 1000) ms"
         switch outcome {
         case .done: return text

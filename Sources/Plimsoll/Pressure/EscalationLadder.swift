@@ -17,7 +17,7 @@ public struct Rung: Sendable, Hashable {
 
 /// The order in which an application responds to pressure, as a readable table.
 ///
-/// Every rung fires once an episode, `release` for as long as it is needed.
+/// Every rung fires once an episode, `release` and `cancelLargestRequest` for as long as they are needed.
 public struct EscalationLadder: Sendable, Hashable {
     /// The rungs, from the mildest on; at most 64.
     public let rungs: [Rung]
@@ -99,6 +99,26 @@ public struct EscalationLadder: Sendable, Hashable {
         precondition(grace >= .zero, "a ladder that terminates with a grace of \(grace): a grace cannot be negative")
         return EscalationLadder(
             trusted: unending.rungs + [Rung(at: .critical, after: patience, .terminate(grace: grace))])
+    }
+
+    /// Returns this ladder with a rung that cancels the request that holds most memory, before work is shed or expired
+    /// at `critical`. Takes the place of such rungs before.
+    ///
+    /// - Parameter least: bytes above which a request can be cancelled. Less than a few requests of ordinary size is
+    ///   of no use.
+    public func cancellingLargestRequest(above least: ByteCount) -> EscalationLadder {
+        let new = Rung(at: .critical, .cancelLargestRequest(above: least))
+        var rungs = cancellingNoRequest.rungs
+        let place = rungs.firstIndex {
+            $0.level == .critical && ($0.patience > .zero || $0.action.severity > new.action.severity)
+        }
+        rungs.insert(new, at: place ?? rungs.count)
+        return EscalationLadder(trusted: rungs)
+    }
+
+    /// This ladder without the rungs that cancel requests.
+    package var cancellingNoRequest: EscalationLadder {
+        EscalationLadder(trusted: rungs.filter { if case .cancelLargestRequest = $0.action { false } else { true } })
     }
 
     /// The patience and the grace of the first rung that ends the process; `nil` without such a rung.

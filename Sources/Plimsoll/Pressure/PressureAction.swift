@@ -5,6 +5,10 @@ public enum PressureAction: Sendable, Hashable {
     /// Release registered purgeables, cheapest to rebuild first, until the shortfall is covered, and limit their
     /// growth. Repeated while there is a shortfall, unless the release proved useless.
     case release
+    /// Cancel the request that holds most memory, if that is more than `least`: the largest budget of
+    /// `withMemoryBudget`. One request at a time; the next one at a reading after the first has ended, or has not ended
+    /// for a second. Off unless a ladder has this rung. A cancelled request is answered with an error, as a refused one.
+    case cancelLargestRequest(above: ByteCount)
     /// Pause the pausable work that the application registered.
     case quiesce
     /// Call the expiration handlers of all background tasks. Tasks still running after `grace` are named and given up.
@@ -25,14 +29,19 @@ public enum PressureAction: Sendable, Hashable {
     /// True if work or state is lost: such a step needs patience and a second reading.
     public var isDestructive: Bool {
         switch self {
-        case .warn, .release, .quiesce, .makeRoom, .noticeDrops: false
+        case .warn, .release, .cancelLargestRequest, .quiesce, .makeRoom, .noticeDrops: false
         case .expireBackgroundTasks, .suspend, .terminate: true
         }
     }
 
     /// True if the action fires on every reading that calls for it, not once an episode: the performer checks further
     /// conditions.
-    var isLevelTriggered: Bool { self == .release || endingGrace != nil }
+    var isLevelTriggered: Bool {
+        switch self {
+        case .release, .cancelLargestRequest, .terminate: true
+        case .warn, .quiesce, .expireBackgroundTasks, .suspend, .makeRoom, .noticeDrops: false
+        }
+    }
 
     /// Time to save for an action that ends the process; `nil` for other actions.
     var endingGrace: Duration? { if case .terminate(let grace) = self { grace } else { nil } }
@@ -45,10 +54,11 @@ public enum PressureAction: Sendable, Hashable {
         switch self {
         case .warn, .makeRoom, .noticeDrops: 0
         case .release: 1
-        case .quiesce: 2
-        case .expireBackgroundTasks: 3
-        case .suspend: 4
-        case .terminate: 5
+        case .cancelLargestRequest: 2
+        case .quiesce: 3
+        case .expireBackgroundTasks: 4
+        case .suspend: 5
+        case .terminate: 6
         }
     }
 }
@@ -58,6 +68,7 @@ extension PressureAction: CustomStringConvertible {
         switch self {
         case .warn: "warn"
         case .release: "release"
+        case .cancelLargestRequest(let least): "cancel largest request (above \(least))"
         case .quiesce: "quiesce"
         case .expireBackgroundTasks(let grace): "expire background tasks (grace \(grace))"
         case .suspend: "suspend"

@@ -49,6 +49,11 @@ enum AdminText {
         }
         rows.append(["caches", "\(status.holders.count) hold \(sum)" + silent.joined()])
         rows.append(["tasks", "\(status.tasks.running) running, \(status.tasks.expiring) asked to end"])
+        if let requests = status.requests,
+            requests.running > 0 || requests.cancelledOverLimit > 0 || requests.cancelledForPressure > 0
+        {
+            rows.append(["requests", Self.requests(requests)])
+        }
         let life = status.lifecycle
         rows.append([
             "state",
@@ -176,6 +181,17 @@ enum AdminText {
             + rate
     }
 
+    /// Returns `12 hold 84 MiB, most POST /import with 31 MiB; 2 cancelled above their limits, 1 for pressure`.
+    static func requests(_ requests: RequestsStatus) -> String {
+        var text = "\(requests.running) hold \(ByteCount(requests.heldBytes))"
+        if let most = requests.largest.first {
+            text += ", most \(printable(most.name, atMost: 60)) with \(ByteCount(most.heldBytes))"
+        }
+        if !requests.isMetered { text += ", charged bytes only: the allocator does not count" }
+        return text
+            + "; \(requests.cancelledOverLimit) cancelled above their limits, \(requests.cancelledForPressure) for pressure"
+    }
+
     /// Returns `3 MiB/s: at this rate usage meets the limit in 32 s`.
     static func growth(_ growth: ByteCount, _ secondsLeft: Double?) -> String {
         "\(growth)/s" + (secondsLeft.map { ": at this rate usage meets the limit in \(duration($0))" } ?? "")
@@ -195,6 +211,7 @@ enum AdminText {
         var text = "\(age(max(0, now - action.beganSeconds))) ago  \(action.action) (\(why))"
         let released = ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes)
         if released > .zero { text += ": \(released) in \(duration(action.tookSeconds))" }
+        if let name = action.cancelledRequest { text += ": \(name) held \(ByteCount(action.cancelledBytes ?? 0))" }
         if action.takenBytes > 0 { text += ", \(ByteCount(action.takenBytes)) reclaimed by the kernel" }
         if action.mode != "live" { text += ", \(action.mode)" }
         return printable(

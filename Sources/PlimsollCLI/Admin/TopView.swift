@@ -17,7 +17,9 @@ struct TopView {
         // The parts share the remaining rows. Each gets the rows that it needs if others leave enough, and at least
         // an even share.
         let gap = rows < 16 ? [] : [""]
-        let parts = [("CACHES", caches(status)), ("TASKS", tasks(status)), ("LAST ACTIONS", actions(status))]
+        let parts =
+            [("CACHES", caches(status))] + requests(status)
+            + [("TASKS", tasks(status)), ("LAST ACTIONS", actions(status))]
         let room = share(parts.map { $0.1.count }, of: rows - lines.count - (gap.count + 1) * parts.count)
         for ((name, content), room) in zip(parts, room) {
             let left = content.count - room
@@ -88,6 +90,25 @@ struct TopView {
             cells.append(holder.rebuildCost)
             return cells.joined(separator: " ")
         }
+    }
+
+    /// The requests that hold most; no part if no request has a budget.
+    private func requests(_ status: ManagerStatus) -> [(String, [String])] {
+        guard let requests = status.requests, requests.running > 0 else { return [] }
+        let most = max(1, requests.largest.first?.heldBytes ?? 0)
+        let lines = requests.largest.map { request -> String in
+            let limit =
+                request.limitBytes.map { " of " + Text.left("\(ByteCount($0))", 8) }
+                ?? String(repeating: " ", count: 12)
+            return [
+                Text.left(Self.short(request.name, nameWidth), nameWidth),
+                "[" + Bar.draw(Double(request.heldBytes) / Double(most), width: barWidth) + "]",
+                Text.right("\(ByteCount(request.heldBytes))", 8) + limit,
+                request.isCancelled ? "cancelled" : "peak \(ByteCount(request.peakBytes))",
+            ]
+            .joined(separator: " ")
+        }
+        return [("REQUESTS", lines)]
     }
 
     private func tasks(_ status: ManagerStatus) -> [String] {

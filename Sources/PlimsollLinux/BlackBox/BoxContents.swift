@@ -56,22 +56,29 @@ package struct BoxContents: Sendable, Equatable {
         /// `PressureAction.severity`.
         package var severity: Int
         package var outcome: Outcome
+        /// Bytes requested from purgeables, or held by the cancelled request.
         package var asked: Int
         package var released: Int
         package var releasedVolatile: Int
         /// Volatile memory found to be reclaimed by the kernel.
         package var taken: Int
-        /// The reason of a refusal, or the names of handlers that exceeded their time.
+        /// The reason of a refusal, the names of handlers that exceeded their time, or the cancelled request.
         package var text: String
+
+        /// True if the action was to cancel a request.
+        package var isCancelling: Bool { severity == PressureAction.cancelLargestRequest(above: .zero).severity }
     }
 
-    /// The bytes that registered purgeables held at one time.
+    /// The bytes that registered purgeables and requests held at one time.
     package struct Table: Sendable, Equatable {
         package struct Row: Sendable, Equatable {
             package var name: String
             package var bytes: Int
-            package var isVolatile: Bool
+            package var kind: Kind
         }
+
+        /// The kind of a holder of memory. Requests of one name share a row.
+        package enum Kind: UInt8, Sendable { case heap, volatile, request }
 
         package var at: Duration
         package var rows: [Row]
@@ -232,13 +239,13 @@ extension BoxContents.Report {
         writer.put(UInt8(clamping: report.action.severity))
         let text: String
         switch report.outcome {
-        case .done: (text, _) = ("", writer.put(Outcome.done.rawValue))
+        case .done: (text, _) = (report.cancelledRequest ?? "", writer.put(Outcome.done.rawValue))
         case .dryRun: (text, _) = ("", writer.put(Outcome.dryRun.rawValue))
         case .refused(let reason): (text, _) = (reason, writer.put(Outcome.refused.rawValue))
         case .overran(let names): (text, _) = (names.first ?? "", writer.put(Outcome.overran.rawValue))
         }
         writer.put(UInt16(0))
-        writer.put(kibibytes: report.asked.bytes)
+        writer.put(kibibytes: max(report.asked, report.cancelledBytes).bytes)
         writer.put(kibibytes: report.released.bytes)
         writer.put(kibibytes: report.releasedVolatile.bytes)
         writer.put(kibibytes: report.taken.bytes)
@@ -253,8 +260,9 @@ extension BoxContents.Table {
         let count = min(Int(reader.take(UInt32.self)), BoxLayout.rows)
         reader.skip(to: BoxLayout.rowSize)
         rows = (0..<count).map { _ in
-            let bytes = Int(reader.take(Int64.self)), isVolatile = reader.take(UInt32.self) != 0
-            return Row(name: reader.takeText(room: BoxLayout.holderName), bytes: bytes, isVolatile: isVolatile)
+            let bytes = Int(reader.take(Int64.self)),
+                kind = Kind(rawValue: UInt8(truncatingIfNeeded: reader.take(UInt32.self)))
+            return Row(name: reader.takeText(room: BoxLayout.holderName), bytes: bytes, kind: kind ?? .heap)
         }
     }
 }

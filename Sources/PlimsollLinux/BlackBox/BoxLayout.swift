@@ -7,7 +7,7 @@ import Plimsoll
 /// numbers are little-endian.
 enum BoxLayout {
     static let magic: UInt64 = 0x584f_424d_494c_5031  // "1PLIMBOX"
-    static let version: UInt32 = 1
+    static let version: UInt32 = 2
 
     /// A ring of records.
     struct Ring {

@@ -13,6 +13,9 @@ final class BoxRecorder: TurnRecorder, @unchecked Sendable {
     static let tableInterval = Duration.seconds(5)
     static let latestInterval = (calm: Duration.seconds(1), growing: Duration.milliseconds(250))
 
+    /// Requests that hold no more than this are no part of a table.
+    private static let leastRequest = ByteCount.mebibytes(1)
+
     private let memory: UnsafeMutableRawPointer
     /// Keeps the memory mapped.
     private let owner: AnyObject
@@ -72,15 +75,10 @@ final class BoxRecorder: TurnRecorder, @unchecked Sendable {
     private func writeTable(_ turn: RecordedTurn, _ ring: BoxLayout.Ring, sequence: UInt32) {
         rows.removeAll(keepingCapacity: true)
         turn.eachHolder { name, bytes, isVolatile in
-            let row = BoxContents.Table.Row(name: name, bytes: bytes, isVolatile: isVolatile)
-            if rows.count < BoxLayout.rows { return rows.append(row) }
-            // By index, here and below: without optimization, an iterator allocates.
-            var (least, index) = (0, 1)
-            while index < rows.count {
-                if rows[index].bytes < rows[least].bytes { least = index }
-                index += 1
-            }
-            if rows[least].bytes < bytes { rows[least] = row }
+            add(BoxContents.Table.Row(name: name, bytes: bytes, kind: isVolatile ? .volatile : .heap))
+        }
+        turn.eachRequest(above: Self.leastRequest) { name, bytes in
+            add(BoxContents.Table.Row(name: name, bytes: bytes, kind: .request))
         }
         var writer = BoxWriter(memory + ring.place(sequence), size: ring.size)
         writer.put(sequence)
@@ -90,11 +88,29 @@ final class BoxRecorder: TurnRecorder, @unchecked Sendable {
         var index = 0
         while index < rows.count {
             writer.put(Int64(rows[index].bytes))
-            writer.put(UInt32(rows[index].isVolatile ? 1 : 0))
+            writer.put(UInt32(rows[index].kind.rawValue))
             writer.put(rows[index].name, room: BoxLayout.holderName)
             index += 1
         }
         writer.seal()
+    }
+}
+
+extension BoxRecorder {
+    /// Adds a row to those that hold most. Requests of one name share a row.
+    private func add(_ row: BoxContents.Table.Row) {
+        // By index: without optimization, an iterator allocates.
+        var least = 0, index = 0
+        while index < rows.count {
+            if row.kind == .request, rows[index].kind == .request, rows[index].name == row.name {
+                rows[index].bytes += row.bytes
+                return
+            }
+            if rows[index].bytes < rows[least].bytes { least = index }
+            index += 1
+        }
+        if rows.count < BoxLayout.rows { return rows.append(row) }
+        if rows[least].bytes < row.bytes { rows[least] = row }
     }
 }
 

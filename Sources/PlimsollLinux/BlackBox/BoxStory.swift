@@ -10,17 +10,18 @@ package struct BoxStory: Sendable {
         package var isSlow: Bool { duration >= .seconds(60) }
     }
 
-    /// The growth of one registered purgeable.
+    /// The growth of one registered purgeable, or of all requests of one name.
     package struct Growth: Sendable, Equatable {
         package var name: String
         package var bytes: Int
+        package var isRequest = false
     }
 
     package let contents: BoxContents
     package let verdict: BoxVerdict
     /// `nil` if memory did not rise.
     package let rise: Rise?
-    /// Purgeables that hold more than at the begin of the rise, most first.
+    /// Purgeables and requests that hold more than at the begin of the rise, most first.
     package let growths: [Growth]
     /// Part of the rise that no registered purgeable accounts for.
     package let unregistered: Int
@@ -68,13 +69,22 @@ package struct BoxStory: Sendable {
         // A purgeable that the first table lacks held nothing, or too little to be listed.
         let first = tables.last { $0.at <= start } ?? tables[0]
         let before = sizes(first), after = sizes(last)
-        return after.map { Growth(name: $0.key, bytes: $0.value - before[$0.key, default: 0]) }
-            .filter { $0.bytes > 0 }.sorted { ($1.bytes, $0.name) < ($0.bytes, $1.name) }
+        return after.map {
+            Growth(name: $0.key.name, bytes: $0.value - before[$0.key, default: 0], isRequest: $0.key.isRequest)
+        }
+        .filter { $0.bytes > 0 }.sorted { ($1.bytes, $0.name) < ($0.bytes, $1.name) }
+    }
+
+    private struct Holder: Hashable {
+        var name: String
+        var isRequest: Bool
     }
 
     /// The bytes by name on the heap; volatile memory can be reclaimed and is no part of a rise.
-    private static func sizes(_ table: BoxContents.Table) -> [String: Int] {
-        table.rows.filter { !$0.isVolatile }.reduce(into: [:]) { $0[$1.name, default: 0] += $1.bytes }
+    private static func sizes(_ table: BoxContents.Table) -> [Holder: Int] {
+        table.rows.filter { $0.kind != .volatile }.reduce(into: [:]) {
+            $0[Holder(name: $1.name, isRequest: $1.kind == .request), default: 0] += $1.bytes
+        }
     }
 }
 
@@ -122,24 +132,33 @@ extension BoxStory {
 
     private var grew: String {
         guard rise != nil else { return "-" }
-        let names = growths.prefix(3).map { "\"\($0.name)\" by \(ByteCount($0.bytes))" }
+        let names = growths.prefix(3).map {
+            "\($0.isRequest ? "requests " : "")\"\($0.name)\" by \(ByteCount($0.bytes))"
+        }
         return (names + ["what is registered nowhere by \(ByteCount(unregistered))"]).joined(separator: ", ")
     }
 
     private var released: String {
-        let releases = contents.reports.filter { $0.asked + $0.released + $0.releasedVolatile + $0.taken > 0 }
-        guard !releases.isEmpty else { return "nothing" }
+        let releases = contents.reports.filter {
+            !$0.isCancelling && $0.asked + $0.released + $0.releasedVolatile + $0.taken > 0
+        }
+        let cancelled = contents.reports.filter { $0.isCancelling && $0.outcome == .done }.map {
+            "; cancelled \"\($0.text)\", which held \(ByteCount($0.asked))"
+        }.suffix(3).joined()
+        guard !releases.isEmpty else { return "nothing" + cancelled }
         let sum = releases.reduce((heap: 0, volatile: 0, taken: 0)) {
             ($0.heap + $1.released, $0.volatile + $1.releasedVolatile, $0.taken + $1.taken)
         }
         let count = "\(releases.count) action\(releases.count == 1 ? "" : "s")"
         return "\(ByteCount(sum.heap)) and \(ByteCount(sum.volatile)) volatile in \(count), which asked for"
             + " \(ByteCount(releases.map(\.asked).max() ?? 0)) at most; the kernel reclaimed \(ByteCount(sum.taken)) of volatile"
-            + " memory"
+            + " memory" + cancelled
     }
 
     private var notDone: String {
-        let names = ["warn", "release", "quiesce", "expire background tasks", "suspend", "terminate"]
+        let names = [
+            "warn", "release", "cancel largest request", "quiesce", "expire background tasks", "suspend", "terminate",
+        ]
         var counts: [(text: String, count: Int)] = []
         for report in contents.reports where report.outcome != .done {
             let name = names.indices.contains(report.severity) ? names[report.severity] : "?"
@@ -177,7 +196,10 @@ extension BoxStory {
             return "look for a crash report or a kill by hand; memory rose by an eighth of the limit or less"
         }
         var text: String
-        if let first = growths.first, first.bytes > rise.bytes / 3 {
+        if let first = growths.first, first.bytes > rise.bytes / 3, first.isRequest {
+            text =
+                "requests \"\(first.name)\" grew: give them a limit, or the ladder a rung that cancels the largest request"
+        } else if let first = growths.first, first.bytes > rise.bytes / 3 {
             text = "\"\(first.name)\" grew although memory was short: give it a limit, or let it release what it holds"
         } else if unregistered > rise.bytes / 2 {
             text = "most of the growth is registered nowhere: bound it, or register what can be rebuilt"

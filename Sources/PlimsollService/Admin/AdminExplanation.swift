@@ -100,6 +100,7 @@ struct AdminExplanation: Sendable {
         switch ActionKind(rawValue: action.action) {
         case .warn: "observers were to be notified"
         case .release: "purgeables were to release memory"
+        case .cancelLargestRequest: "the request that holds most memory was to be cancelled"
         case .quiesce: "pausable components were to be paused"
         case .expireBackgroundTasks: "background tasks were to be asked to end"
         case .suspend: "the process was to be suspended"
@@ -121,6 +122,10 @@ struct AdminExplanation: Sendable {
                 "purgeables were asked for \(asked) and released \(ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes))"
             if action.releasedVolatileBytes > 0 { text += ", \(bytes(action.releasedVolatileBytes)) of it volatile" }
             return text + (action.takenBytes > 0 ? "; the kernel had reclaimed \(bytes(action.takenBytes)) before" : "")
+        case .cancelLargestRequest:
+            guard let name = action.cancelledRequest else { return "the request that held most memory was cancelled" }
+            return
+                "the request \"\(printable(name, atMost: 100))\", which held \(bytes(action.cancelledBytes ?? 0)), was cancelled"
         case .quiesce: return "pausable components were paused"
         case .expireBackgroundTasks: return "background tasks were asked to end"
         case .suspend:

@@ -1,7 +1,7 @@
 import Plimsoll
 
 extension Setting {
-    static let all: [Setting] = switches + shutdown + handlers + caches + levels + reporting
+    static let all: [Setting] = switches + shutdown + handlers + requests + caches + levels + reporting
 
     private static let switches: [Setting] = [
         boolean("enabled", true, "enables the manager; false turns all readings and actions off", \.isEnabled),
@@ -56,6 +56,23 @@ extension Setting {
         duration(
             "terminate.grace", "10s", .zero ... .seconds(600), "0 to 10m", "time to save state before that end",
             \.terminationGrace),
+    ]
+
+    private static let requests: [Setting] = [
+        Setting(
+            key: "requests.cancelAbove", type: "size or never", standard: "never", range: "4MiB to 1TiB, or never",
+            meaning:
+                "at level critical, cancels the request that holds most memory if that is more than this; requests need a budget",
+            isLive: false
+        ) { text, settings throws(Refusal) in
+            guard text.lowercased() != "never" else {
+                return settings.policy.ladder = settings.policy.ladder.cancellingNoRequest
+            }
+            guard let least = ByteCount(text), (.mebibytes(4) ... .gibibytes(1024)).contains(least) else {
+                throw Refusal(allowed: "a size, 4MiB to 1TiB, or never")
+            }
+            settings.policy.ladder = settings.policy.ladder.cancellingLargestRequest(above: least)
+        }
     ]
 
     private static let caches: [Setting] = [

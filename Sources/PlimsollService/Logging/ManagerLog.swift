@@ -9,7 +9,7 @@ import Synchronization
 ///
 /// Metadata keys begin with `plimsoll.`: `level`, `previous`, `evidence`, `event`, `shortfall_bytes`, `usage_bytes`,
 /// `limit_bytes`, `action`, `mode`, `outcome`, `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `took`,
-/// `budget`, `tasks`, `asked`, `given_up`, `stragglers`.
+/// `budget`, `request`, `held_bytes`, `tasks`, `asked`, `given_up`, `stragglers`.
 ///
 /// Durations have three significant digits and a unit: `3.21 ms`.
 final class ManagerLog: Sendable {
@@ -87,10 +87,21 @@ final class ManagerLog: Sendable {
             metadata["plimsoll.released_bytes"] = "\(status.releasedBytes + status.releasedVolatileBytes)"
             metadata["plimsoll.resident_fall_bytes"] = "\(report.residentFall.bytes)"
         }
+        if let request = report.cancelledRequest {
+            metadata["plimsoll.request"] = "\(printable(request, atMost: 120))"
+            metadata["plimsoll.held_bytes"] = "\(report.cancelledBytes.bytes)"
+        }
+        logger.log(level: Self.level(of: report), "\(status.action)", metadata: metadata)
+    }
+
+    private static func level(of report: ActionReport) -> Logger.Level {
+        switch report.action {
         // Actions on idle memory interest only readers who look for them.
-        logger.log(
-            level: report.action == .makeRoom || report.action == .noticeDrops ? .debug : .info, "\(status.action)",
-            metadata: metadata)
+        case .makeRoom, .noticeDrops: .debug
+        // A client has lost a request.
+        case .cancelLargestRequest: report.cancelledRequest == nil ? .info : .warning
+        case .warn, .release, .quiesce, .expireBackgroundTasks, .suspend, .terminate: .info
+        }
     }
 
     /// Logs the outcome of a shutdown: a warning if the shutdown exceeded the budget or not everything ended in time.

@@ -9,7 +9,8 @@ import PlimsollLifecycle
 enum MetricCatalogue {
     /// Returns all families, ordered from the kernel's figures to the actions taken.
     static func families(_ status: ManagerStatus) -> [MetricFamily] {
-        memory(status) + pressure(status) + actions(status.counts) + caches(status.holders) + tasks(status.tasks)
+        memory(status) + pressure(status) + actions(status.counts) + caches(status.holders)
+            + requests(status.requests) + tasks(status.tasks)
             + process(status)
     }
 
@@ -135,6 +136,22 @@ enum MetricCatalogue {
         returned.add(releases.residentFallBytes, ["measure": "resident"])
         returned.add(releases.usageFallBytes, ["measure": "group"])
         return [actions, duration, released, taken, returned]
+    }
+
+    private static func requests(_ requests: RequestsStatus?) -> [MetricFamily] {
+        var held = MetricFamily(
+            "plimsoll_requests_held_bytes", .gauge, "Heap memory of the requests that have a budget")
+        var largest = MetricFamily(
+            "plimsoll_requests_largest_bytes", .gauge, "Heap memory of the request that holds most")
+        var cancelled = MetricFamily(
+            "plimsoll_requests_cancelled_total", .counter, "Requests cancelled for their memory, by reason")
+        if let requests {
+            held.add(requests.heldBytes)
+            largest.add(requests.largest.first?.heldBytes ?? 0)
+            cancelled.add(requests.cancelledOverLimit, ["reason": "limit"])
+            cancelled.add(requests.cancelledForPressure, ["reason": "pressure"])
+        }
+        return [held, largest, cancelled]
     }
 
     private static func caches(_ holders: [HolderStatus]) -> [MetricFamily] {

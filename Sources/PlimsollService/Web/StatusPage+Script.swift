@@ -62,6 +62,7 @@ extension StatusPage {
           showTasks(status.tasks);
           showHolders(status.holders);
           showShares(status);
+          showRequests(status.requests);
           showAdmissions(status.admissions);
           showActions(status);
           drawTable(place("signals"), "Signals", [["Signal", ""], ["Live", ""], ["Why", ""]],
@@ -164,6 +165,20 @@ extension StatusPage {
               + `, which saves ${percent(move.savedShare)} of the load time that memory can save.`);
         }
 
+        function showRequests(requests) {
+          const cancelled = requests ? requests.cancelledOverLimit + requests.cancelledForPressure : 0;
+          place("requests-part").hidden = !requests || requests.running + cancelled === 0;
+          if (place("requests-part").hidden) return;
+          setText(place("requests-note"), `${whole(requests.running)} run and hold ${bytes(requests.heldBytes)}; `
+            + `${whole(requests.cancelledOverLimit)} cancelled above their limits, ${whole(requests.cancelledForPressure)} because memory was short.`
+            + (requests.isMetered ? "" : " The allocator does not count for requests: only charged bytes are shown."));
+          const most = Math.max(1, ...requests.largest.map(one => one.heldBytes));
+          drawTable(place("requests"), "Requests that hold most memory", [["Request", ""], ["Held", "number"], ["", ""], ["Most so far", "number"], ["Limit", "number"]],
+            requests.largest.map(one => [one.name + (one.isCancelled ? " (cancelled)" : ""), bytes(one.heldBytes),
+              { progress: one.heldBytes / most, text: `${one.name}: ${bytes(one.heldBytes)}` }, bytes(one.peakBytes),
+              one.limitBytes === undefined ? "none" : bytes(one.limitBytes)]), "No request runs.");
+        }
+
         function refusals(admission) {
           const counts = ["sheddable", "normal", "critical"]
             .map(priority => [priority, Object.values(admission.requests?.refused[priority] ?? {}).reduce((sum, count) => sum + count, 0)])
@@ -192,7 +207,8 @@ extension StatusPage {
               const given = action.releasedBytes + action.releasedVolatileBytes, taken = action.takenBytes ? `kernel reclaimed ${bytes(action.takenBytes)}` : "";
               const released = [given || !taken ? bytes(given) : "", taken].filter(text => text).join(", ");
               const why = action.origin === "pressure" ? action.evidence : action.origin;
-              return [action.action + (action.mode === "live" ? "" : ` (${action.mode})`), { kind: action.level, text: action.level },
+              const what = action.action + (action.cancelledRequest === undefined ? "" : `: ${action.cancelledRequest} held ${bytes(action.cancelledBytes)}`);
+              return [what + (action.mode === "live" ? "" : ` (${action.mode})`), { kind: action.level, text: action.level },
                 span(Math.max(0, status.atSeconds - action.beganSeconds)), why, action.askedBytes ? bytes(action.askedBytes) : "", frees ? released : "",
                 frees ? bytes(action.residentBeforeBytes - action.residentAfterBytes) : "", span(action.tookSeconds), action.outcome];
             }), "No action so far.");

@@ -95,6 +95,11 @@ struct StatusPage {
         <p id="moves" class="note"></p>
         </div>
         </section>
+        <section class="wide" id="requests-part" aria-labelledby="requests-title" hidden>
+        <h2 id="requests-title">Requests that hold most memory</h2>
+        <p id="requests-note" class="note"></p>
+        <div id="requests"></div>
+        </section>
         <section class="wide" aria-labelledby="admissions-title">
         <h2 id="admissions-title">Admission of work</h2>
         <figure id="rates" hidden>

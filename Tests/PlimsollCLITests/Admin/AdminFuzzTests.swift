@@ -41,6 +41,9 @@ import Testing
         answer.status?.admissions = manager.status.admissions
         answer.status?.admissions[0].requests = shed
         answer.status?.holders[0].worth = AdminTextTests.worth()
+        answer.status?.requests = RequestsStatus(
+            isMetered: true, running: 1, heldBytes: 1, cancelledOverLimit: 1, cancelledForPressure: 1,
+            largest: [.init(name: "r", heldBytes: 1, peakBytes: 1, limitBytes: 1, isCancelled: false)])
         answer.status?.moves = [
             MoveStatus(.init(began: .zero, at: .zero, gain: 0.1, changes: [.init(name: "pages", before: 1, after: 2)]))
         ]

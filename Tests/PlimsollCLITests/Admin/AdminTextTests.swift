@@ -78,6 +78,46 @@ import Testing
         #expect(lines.contains { $0.hasPrefix("pages\u{FFFD} ") && $0.hasSuffix(" 96 MiB") && $0.contains("|") })
     }
 
+    /// The status of a service whose largest request was cancelled.
+    private func statusWithRequests() throws -> ManagerStatus {
+        var status = try #require(try TopViewTests.answer(actions: 1).status)
+        status.requests = RequestsStatus(
+            isMetered: true, running: 12, heldBytes: 84 << 20, cancelledOverLimit: 2, cancelledForPressure: 1,
+            largest: [
+                .init(name: "POST /import\u{1B}", heldBytes: 31 << 20, peakBytes: 40 << 20, limitBytes: 64 << 20, isCancelled: true),
+                .init(name: "GET /", heldBytes: 1 << 20, peakBytes: 1 << 20, limitBytes: nil, isCancelled: false),
+            ])
+        var report = ActionReport(
+            eventID: 1, action: .cancelLargestRequest(above: .mebibytes(8)), level: .critical, evidence: .headroom, began: .seconds(97))
+        (report.cancelledRequest, report.cancelledBytes) = ("POST /import\u{1B}", .mebibytes(31))
+        status.actions = [ActionStatus(report)]
+        return status
+    }
+
+    @Test func `requests that hold most are shown in each text, and a cancelled one is named`() throws {
+        let status = try statusWithRequests(), text = AdminText.status(status)
+        #expect(
+            text.contains("requests   12 hold 84 MiB, most POST /import\u{FFFD} with 31 MiB; 2 cancelled above their limits, 1 for pressure\n"),
+            "\(text)")
+        #expect(text.contains("3 s ago  cancel largest request (headroom): POST /import\u{FFFD} held 31 MiB"), "\(text)")
+        #expect(
+            AdminExplanation(status).sentences.last
+                == "3 s ago, at level critical, because little is left below the limit: the request \"POST /import\u{FFFD}\", which held 31 MiB, was cancelled."
+        )
+        var answer = try TopViewTests.answer()
+        answer.status = status
+        let frame = TopViewTests.frame(answer, 100, 24)
+        #expect(
+            frame.contains("REQUESTS\n") && frame.contains("31 MiB of 64 MiB   cancelled") && frame.contains("1 MiB             peak 1 MiB"),
+            "\(frame)")
+        answer.status?.requests?.running = 0
+        #expect(!TopViewTests.frame(answer, 100, 24).contains("REQUESTS"))
+        var unmetered = try #require(status.requests)
+        unmetered.isMetered = false
+        #expect(AdminText.requests(unmetered).contains("charged bytes only: the allocator does not count"))
+        #expect(try AdminText.status(#require(try TopViewTests.answer().status)).contains("requests") == false, "from a version without the field")
+    }
+
     @Test func `a move of memory is explained`() throws {
         var status = manager.status
         let move = Divider.Move(

@@ -81,8 +81,12 @@ import Testing
 
     @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
     func `T27 recording a turn allocates nothing`() {
-        let memory = BoxMemory(), manager = ResourceManager(source: ScriptedPressureSource())
+        let registry = BudgetRegistry(), memory = BoxMemory()
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: .running, requests: registry)
         let recorder = BoxRecorder(memory.start, of: memory, writer: BoxMemory.writer)
+        let requests = (0..<40).map { MemoryBudget(name: "POST /a route of more than fifteen bytes/\($0 % 3)", registry: registry) }
+        for request in requests { request.charge(.mebibytes(2)) }
+        defer { for request in requests { request.end() } }
         let cache = PurgeableCache<Int, [UInt8]>("a cache with a name of more than fifteen bytes") { _, bytes in bytes.count }
         manager.register(cache)
         manager.register("thumbnails of more than fifteen bytes", byteCount: { 1 }, release: { _ in 0 })
@@ -100,6 +104,29 @@ import Testing
         let before = allocation_count()
         record(100..<3000)
         #expect(allocation_count() - before == 0)
+    }
+
+    @Test func `requests are listed by name, the larger ones only`() throws {
+        let registry = BudgetRegistry(), memory = BoxMemory()
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: .running, requests: registry)
+        let recorder = BoxRecorder(memory.start, of: memory, writer: BoxMemory.writer)
+        let requests = [("POST /import", 40), ("GET /", 1), ("POST /import", 30), ("GET /report", 2)].map { name, size in
+            let budget = MemoryBudget(name: name, registry: registry)
+            budget.charge(.mebibytes(size))
+            return budget
+        }
+        defer { for request in requests { request.end() } }
+        // A purgeable of that name is another holder.
+        manager.register("POST /import", byteCount: { 5 << 20 }, release: { _ in 0 })
+        _ = manager.status
+        let reading = PressureReading(at: .seconds(1), limit: .mebibytes(256), usage: .mebibytes(100))
+        recorder.record(RecordedTurn(reading, PressureAssessment(at: reading.at), manager.parts))
+        let rows = try #require(try memory.contents().tables.last).rows.sorted { $0.bytes > $1.bytes }
+        #expect(
+            rows == [
+                .init(name: "POST /import", bytes: 70 << 20, kind: .request), .init(name: "POST /import", bytes: 5 << 20, kind: .heap),
+                .init(name: "GET /report", bytes: 2 << 20, kind: .request),
+            ])
     }
 
     @Test func `C24 the next run knows that the last was short of memory, and keeps its record`() async throws {

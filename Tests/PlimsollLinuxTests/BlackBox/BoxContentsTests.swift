@@ -33,7 +33,7 @@ import Testing
         #expect(contents.writer == BoxMemory.writer && contents.end == nil && contents.killsAtNextStart == nil)
         #expect(contents.samples == [sample, unlimited])
         #expect(contents.reports.map(\.outcome) == [.done, .refused, .overran])
-        #expect(contents.reports.map(\.text) == ["", "no supervisor", "first"] && contents.reports.map(\.severity) == [1, 4, 4])
+        #expect(contents.reports.map(\.text) == ["", "no supervisor", "first"] && contents.reports.map(\.severity) == [1, 5, 5])
         let first = contents.reports[0], mebibyte = 1 << 20
         #expect(first.at == .milliseconds(7) && first.took == .milliseconds(9))
         #expect(
@@ -111,7 +111,7 @@ import Testing
         #expect(damage { _ in } == nil)
         #expect(damage { $0 = [] }?.isForeign == true)
         #expect(damage { $0[4] ^= 1 }?.isForeign == true)
-        #expect(damage { $0[12] = 9 }?.description == "it has format 9, and this program reads 1")
+        #expect(damage { $0[12] = 9 }?.description == "it has format 9, and this program reads \(BoxLayout.version)")
         #expect(damage { $0.removeLast() }?.isForeign == false)
         #expect(damage { $0[100] ^= 1 }?.description == "its header is damaged")
     }

@@ -17,20 +17,46 @@ import Testing
         }
         let rows = { (bytes: ByteCount) in
             [
-                Table.Row(name: "pages", bytes: 8 << 20, isVolatile: false),
-                Table.Row(name: "thumbnails", bytes: bytes.bytes, isVolatile: false),
-                Table.Row(name: "tiles", bytes: bytes.bytes * 9, isVolatile: true),
+                Table.Row(name: "pages", bytes: 8 << 20, kind: .heap),
+                Table.Row(name: "thumbnails", bytes: bytes.bytes, kind: .heap),
+                Table.Row(name: "tiles", bytes: bytes.bytes * 9, kind: .volatile),
             ]
         }
         var release = BoxContents.Report(
             at: .seconds(8), took: .milliseconds(3), severity: 1, outcome: .done, asked: 64 << 20, released: 8 << 20,
             releasedVolatile: 2 << 20, taken: 1 << 20, text: "")
         let done = release
-        (release.severity, release.outcome, release.text) = (4, .refused, "no supervisor")
+        (release.severity, release.outcome, release.text) = (5, .refused, "no supervisor")
         (release.asked, release.released, release.releasedVolatile, release.taken) = (0, 0, 0, 0)
         return .of(
             calm + rise, reports: [done, release, release],
             tables: [Table(at: .seconds(5), rows: rows(.zero)), Table(at: .seconds(10), rows: rows(thumbnails))])
+    }
+
+    @Test func `requests that grew are told from purgeables, with what to do`() {
+        var contents = burst(thumbnails: .mebibytes(20))
+        contents.tables[1].rows.append(.init(name: "POST /import", bytes: 120 << 20, kind: .request))
+        let story = BoxStory(contents), lines = story.lines { _ in "" }
+        #expect(story.growths.first == .init(name: "POST /import", bytes: 120 << 20, isRequest: true) && story.unregistered == 40 << 20)
+        #expect(
+            lines.contains("grew      requests \"POST /import\" by 120 MiB, \"thumbnails\" by 20 MiB, what is registered nowhere by 40 MiB"),
+            "\(lines)")
+        #expect(lines.contains { $0.hasPrefix("advice    requests \"POST /import\" grew: give them a limit, or the ladder a rung") })
+    }
+
+    @Test func `a cancelled request is named, and is no release`() {
+        let cancelled = BoxContents.Report(
+            at: .seconds(9), took: .zero, severity: PressureAction.cancelLargestRequest(above: .zero).severity, outcome: .done, asked: 140 << 20,
+            released: 0, releasedVolatile: 0, taken: 0, text: "POST /import")
+        var contents = burst()
+        contents.reports.append(cancelled)
+        let line = BoxStory(contents).lines { _ in "" }.first { $0.hasPrefix("released") }
+        #expect(
+            line?.hasSuffix(
+                "in 1 action, which asked for 64 MiB at most; the kernel reclaimed 1 MiB of volatile memory; cancelled \"POST /import\", which held 140 MiB"
+            ) == true, "\(line ?? "")")
+        contents.reports = [cancelled]
+        #expect(BoxStory(contents).lines { _ in "" }.contains("released  nothing; cancelled \"POST /import\", which held 140 MiB"))
     }
 
     @Test func `a burst is told in ten lines and a drawing`() {

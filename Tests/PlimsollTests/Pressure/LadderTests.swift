@@ -79,6 +79,20 @@ import Testing
         #expect(end(PressurePolicy(ladder: ladder.unending)) == nil)
     }
 
+    @Test func `a ladder that cancels the largest request does so before work is shed, and once`() throws {
+        let cancels = PressureAction.cancelLargestRequest(above: .mebibytes(64))
+        let ladder = EscalationLadder.standard.cancellingLargestRequest(above: .mebibytes(8)).cancellingLargestRequest(above: .mebibytes(64))
+        #expect(
+            ladder.rungs.map(\.action).prefix(7) == [.warn, .release, .warn, .release, cancels, .quiesce, .expireBackgroundTasks(grace: .seconds(5))])
+        #expect(ladder.rungs[4] == Rung(at: .critical, cancels) && ladder.rungs.count == 8 && ladder.cancellingNoRequest == .standard)
+        // Written by hand, such a ladder is allowed, in that order only.
+        #expect(try EscalationLadder(ladder.rungs) == ladder && EscalationLadder.none.cancellingLargestRequest(above: .zero).rungs.count == 1)
+        let mistake = try #require(throws: EscalationLadder.Mistake.self) {
+            try EscalationLadder([Rung(at: .critical, .quiesce), Rung(at: .critical, cancels)])
+        }
+        #expect(mistake.rung == 1 && mistake.reason == "cancel largest request (above 64 MiB) comes after the harsher quiesce")
+    }
+
     @Test func `a ladder gives the ending, and drops the ending again`() throws {
         #expect(EscalationLadder.standard.ending == nil)
         let ladder = try EscalationLadder([Rung(at: .critical, after: .seconds(5), .terminate(grace: .seconds(6)))])

@@ -134,6 +134,10 @@ package struct ActionStatus: Sendable, Hashable, Codable {
     package var releasedVolatileBytes: Int
     /// Volatile memory found to be reclaimed by the kernel.
     package var takenBytes: Int
+    /// Name of the cancelled request; `nil` for other actions, and from a version without the field.
+    package var cancelledRequest: String?
+    /// Bytes that the cancelled request held; `nil` as above.
+    package var cancelledBytes: Int?
     /// The process's resident set before the action.
     package var residentBeforeBytes: Int
     /// The process's resident set after the action.
@@ -154,6 +158,8 @@ package struct ActionStatus: Sendable, Hashable, Codable {
             report.asked.bytes, report.released.bytes, report.releasedVolatile.bytes
         )
         takenBytes = report.taken.bytes
+        cancelledRequest = report.cancelledRequest
+        cancelledBytes = report.cancelledRequest == nil ? nil : report.cancelledBytes.bytes
         (residentBeforeBytes, residentAfterBytes) = (report.before.resident.bytes, report.after.resident.bytes)
         (usageBeforeBytes, usageAfterBytes) = (report.before.usage.bytes, report.after.usage.bytes)
         outcome =

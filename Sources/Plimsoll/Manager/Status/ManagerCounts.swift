@@ -71,7 +71,9 @@ package struct ManagerCounts: Sendable, Hashable, Codable {
 
 /// The kinds of `PressureAction`, without their parameters.
 package enum ActionKind: String, Sendable, Hashable, CaseIterable {
-    case warn, release, quiesce
+    case warn, release
+    case cancelLargestRequest = "cancel largest request"
+    case quiesce
     case expireBackgroundTasks = "expire background tasks"
     case suspend, terminate
     case makeRoom = "make room"
@@ -83,6 +85,7 @@ package enum ActionKind: String, Sendable, Hashable, CaseIterable {
             switch action {
             case .warn: .warn
             case .release: .release
+            case .cancelLargestRequest: .cancelLargestRequest
             case .quiesce: .quiesce
             case .expireBackgroundTasks: .expireBackgroundTasks
             case .suspend: .suspend

@@ -28,6 +28,8 @@ public struct ManagerStatus: Sendable, Hashable, Codable {
     package var actions: [ActionStatus]
     /// The last moves of memory among caches, oldest first; `nil` from a version without the field.
     package var moves: [MoveStatus]?
+    /// The memory of requests; `nil` from a version without the field.
+    package var requests: RequestsStatus?
     /// The best support available: `announced`, `ownGroup`, `machine`, `events`, `polling`, `custom` or `inert`, in
     /// falling order of available information.
     public var support: String
@@ -112,6 +114,35 @@ package struct MemoryStatus: Sendable, Hashable, Codable {
     package var timeLeftSeconds: Double?
     /// Share of the last ten seconds in which at least one task stalled on memory.
     package var stallShare: Double
+}
+
+/// The memory of requests that have a budget.
+package struct RequestsStatus: Sendable, Hashable, Codable {
+    /// A request that runs now.
+    package struct Request: Sendable, Hashable, Codable {
+        package var name: String
+        /// Bytes held now.
+        package var heldBytes: Int
+        /// The most bytes held so far.
+        package var peakBytes: Int
+        /// Bytes above which the request is cancelled; `nil` for no limit.
+        package var limitBytes: Int?
+        /// True if the request was told to end.
+        package var isCancelled: Bool
+    }
+
+    /// True if the allocator counts for requests.
+    package var isMetered: Bool
+    /// Number of requests with a budget that run now.
+    package var running: Int
+    /// Bytes held by these requests.
+    package var heldBytes: Int
+    /// Requests cancelled above their limits so far.
+    package var cancelledOverLimit: Int
+    /// Requests cancelled because memory was short.
+    package var cancelledForPressure: Int
+    /// The requests that hold most, at most `ManagerStatus.mostRequests`.
+    package var largest: [Request]
 }
 
 /// Background tasks, including those of scenes.

@@ -3,6 +3,8 @@ import Synchronization
 extension ManagerStatus {
     /// Maximum number of listed tasks. Further tasks are only counted.
     package static let mostTasks = 64
+    /// Maximum number of listed requests.
+    package static let mostRequests = 10
 }
 
 extension ResourceManager {
@@ -24,7 +26,7 @@ extension ResourceManager {
             atSeconds: now.inSeconds, level: "\(level)", isDryRun: isDryRun, memory: memoryStatus,
             holders: entries.map { HolderStatus($0, at: now) }, tasks: tasksStatus,
             lifecycle: LifecycleStatus(), admissions: [], counts: counts, actions: reports.map { ActionStatus($0) },
-            moves: parts.moves.map { MoveStatus($0) },
+            moves: parts.moves.map { MoveStatus($0) }, requests: parts.requests.status,
             support: capabilities.support.rawValue, signals: capabilities.signals)
         for part in parts.joined.all { part.describe(in: &status) }
         return status

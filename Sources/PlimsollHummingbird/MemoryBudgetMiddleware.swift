@@ -1,0 +1,109 @@
+#if Hummingbird
+import HTTPTypes
+public import Hummingbird
+import Logging
+public import Plimsoll
+
+/// Gives each request a budget for its memory, and ends a request that holds too much.
+///
+///     try await Jemalloc.meterRequests()
+///     router.add(middleware: MemoryBudgetMiddleware(limit: .mebibytes(64)))
+///
+/// A request above its limit is cancelled and answered 413. A request that the rung
+/// `PressureAction.cancelLargestRequest(above:)` cancels is answered 503 with `Retry-After`. The name of the budget is
+/// the method and the pattern of the route. Buffers of the request's body count as they arrive.
+///
+/// Add the middleware behind `LoadSheddingMiddleware`, and before any middleware that allocates. A response whose body
+/// has begun ends with the error instead of a status, at its next write.
+public struct MemoryBudgetMiddleware<Context: RequestContext>: RouterMiddleware {
+    /// Returns the bytes above which a request is cancelled; `nil` for no limit. Called for each request, on the
+    /// request's task.
+    public typealias Limit = @Sendable (Request, Context) -> ByteCount?
+
+    private let limit: Limit
+    private let retryAfterSeconds = 5
+
+    /// Creates a middleware with one limit for all requests.
+    ///
+    /// - Parameter limit: bytes above which a request is cancelled, not less than 4 MiB to be of use; `nil` to count
+    ///   only.
+    public init(limit: ByteCount? = nil) { self.init { _, _ in limit } }
+
+    /// Creates a middleware with a limit for each request.
+    public init(limit: @escaping Limit) { self.limit = limit }
+
+    @concurrent public func handle(
+        _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        let budget = MemoryBudget(
+            limit: limit(request, context), name: "\(request.method) \(context.endpointPath ?? "unknown route")")
+        let scope = BudgetScope(budget), charged = Self.charged(request, budget)
+        do {
+            let response = try await withoutActuallyEscaping(next) { next in
+                // The task ends before this function does: nothing escapes, and one task at a time calls `next`.
+                nonisolated(unsafe) let next = next
+                return try await budget.run { try await next(charged, context) }
+            }
+            return Self.metered(response, scope)
+        } catch let excess as MemoryBudgetExceeded where excess.name == budget.name {
+            scope.end()
+            context.logger.warning("\(excess)")
+            return answer(excess)
+        }
+    }
+
+    /// Returns the request with a body that is charged. A request that surely has no body stays as it is.
+    private static func charged(_ request: Request, _ budget: MemoryBudget) -> Request {
+        let length = request.headers[.contentLength]
+        if length == "0" || (length == nil && (request.method == .get || request.method == .head)) { return request }
+        var request = request
+        request.body = RequestBody(asyncSequence: ChargedSequence(request.body, to: budget) { $0.readableBytes })
+        return request
+    }
+
+    /// Returns the response with a body that counts for the budget until the body is sent, or dropped because the
+    /// client has gone.
+    private static func metered(_ response: Response, _ scope: BudgetScope) -> Response {
+        // A body of known length was made by the handler.
+        guard response.body.contentLength == nil else {
+            scope.end()
+            return response
+        }
+        let body = response.body
+        return Response(
+            status: response.status, headers: response.headers,
+            body: ResponseBody { writer in
+                defer { scope.end() }
+                // Only the call below uses this writer.
+                nonisolated(unsafe) let checked = CheckedWriter(base: writer, budget: scope.budget)
+                try await scope.budget.runInPlace { try await body.write(checked) }
+            })
+    }
+
+    /// Returns 413 for a request above its limit (RFC 9110, 15.5.14), or 503 with `Retry-After`. The answer must not be
+    /// cached.
+    private func answer(_ excess: MemoryBudgetExceeded) -> Response {
+        var headers: HTTPFields = [.contentType: "text/plain; charset=utf-8", .cacheControl: "no-store"]
+        if excess.isForPressure { headers[.retryAfter] = "\(retryAfterSeconds)" }
+        return Response(
+            status: excess.isForPressure ? .serviceUnavailable : .contentTooLarge, headers: headers,
+            body: ResponseBody(byteBuffer: ByteBuffer(string: "\(excess)\n")))
+    }
+}
+
+/// A writer that ends a response whose request was told to end.
+private struct CheckedWriter: ResponseBodyWriter {
+    var base: any ResponseBodyWriter
+    let budget: MemoryBudget
+
+    @concurrent mutating func write(_ buffer: ByteBuffer) async throws {
+        try budget.check()
+        try await base.write(buffer)
+    }
+
+    @concurrent consuming func finish(_ trailingHeaders: HTTPFields?) async throws {
+        try budget.check()
+        try await base.finish(trailingHeaders)
+    }
+}
+#endif

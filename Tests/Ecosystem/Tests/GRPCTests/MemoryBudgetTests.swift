@@ -1,0 +1,59 @@
+import GRPCCore
+import Plimsoll
+import PlimsollGRPC
+import PlimsollService
+import PlimsollTesting
+import TestServers
+import Testing
+
+/// Calls that hold too much, one test after another: the list of requests is the process's. The allocator is not asked
+/// here: handlers charge what they would hold.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct MemoryBudgetTests {
+    private static func handlers(_ size: ByteCount) -> [String: Shop.Handler] {
+        let importing: Shop.Handler = { request, _ in
+            let budget = try #require(MemoryBudget.current)
+            budget.charge(size)
+            try await untilCancelled()
+            return Shop.Response { _ in [:] }
+        }
+        let streaming: Shop.Handler = { request, _ in
+            Shop.Response { writer in
+                let budget = try #require(MemoryBudget.current)
+                try await writer.write(Array(budget.name.utf8))
+                budget.charge(size)
+                try await untilCancelled()
+                return [:]
+            }
+        }
+        return ["shop.Orders/Import": importing, "shop.Orders/Stream": streaming]
+    }
+
+    @Test(arguments: Way.allCases) func `a call above its limit ends as exhausted, and others are served`(way: Way) async throws {
+        let interceptor = MemoryBudgetInterceptor { $0.method == "Get" ? nil : .mebibytes(8) }
+        try await way.serving([interceptor], Self.handlers(.mebibytes(9))) { caller in
+            #expect(await caller.outcome("shop.Orders/Get") == "served")
+            #expect(await caller.outcome("shop.Orders/Import") == "resourceExhausted")
+            var names: [[UInt8]] = []
+            let error = await #expect(throws: RPCError.self) { names = try await caller.stream("shop.Orders/Stream", [[1]]) { _ in } }
+            #expect(error?.code == .resourceExhausted && error?.message.contains("held 9 MiB of memory, above its limit of 8 MiB") == true)
+            #expect(names.isEmpty && error?.message.hasPrefix("shop.Orders/Stream") == true, "\(error?.message ?? "")")
+            #expect(await caller.outcome("shop.Orders/Get") == "served")
+        }
+    }
+
+    @Test func `a call that holds most while memory is short is to be tried again`() async throws {
+        let source = ScriptedPressureSource()
+        var policy = PressurePolicy.standard
+        policy.ladder = EscalationLadder.standard.cancellingLargestRequest(above: .mebibytes(4))
+        let manager = ResourceManager(source: source, policy: policy)
+        let running = Task { try await manager.run() }
+        source.push(usage: .mebibytes(250), limit: .mebibytes(256))
+        try await Way.allCases[0].serving([MemoryBudgetInterceptor()], Self.handlers(.mebibytes(9))) { caller in
+            let error = await #expect(throws: RPCError.self) { _ = try await caller.unary("shop.Orders/Import", [1], .defaults) }
+            #expect(error?.code == .unavailable && error?.message.contains("memory is short") == true)
+        }
+        #expect(manager.reports.contains { $0.cancelledRequest == "shop.Orders/Import" && $0.cancelledBytes == .mebibytes(9) })
+        running.cancel()
+        try await running.value
+    }
+}

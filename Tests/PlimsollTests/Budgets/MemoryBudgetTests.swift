@@ -1,0 +1,206 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Budgets that count what is charged. `Tests/Allocators` has the allocator count.
+@Suite(.timeLimit(.minutes(5))) struct MemoryBudgetTests {
+    @Test func `a budget counts what is charged, and a part also for the whole`() throws {
+        #expect(MemoryBudget.current == nil)
+        try withMemoryMeter(name: "whole") { whole in
+            #expect(MemoryBudget.current === whole && whole.limit == nil && whole.live == .zero)
+            whole.charge(.mebibytes(3))
+            try withMemoryMeter(.mebibytes(10), name: "part") { part in
+                #expect(MemoryBudget.current === part && part.limit == .mebibytes(10))
+                part.charge(.mebibytes(5))
+                part.credit(.mebibytes(1))
+                #expect(part.live == .mebibytes(4) && part.peak == .mebibytes(5))
+                try part.check()
+            }
+            #expect(whole.live == .mebibytes(7) && whole.peak == .mebibytes(8) && MemoryBudget.current === whole)
+        }
+        #expect(MemoryBudget.current == nil)
+    }
+
+    @Test func `absurd numbers neither trap nor turn the count round`() {
+        withMemoryMeter(name: "absurd") { budget in
+            budget.credit(.mebibytes(1))
+            #expect(budget.live == .zero && budget.peak == .zero, "more was freed than allocated")
+            budget.charge(.zero - .mebibytes(5))
+            budget.credit(.zero - .mebibytes(5))
+            #expect(budget.live == .zero)
+            budget.charge(.max)
+            #expect(budget.live > .gibibytes(1 << 20))
+            budget.credit(.max)
+            budget.credit(.max)
+            #expect(budget.live == .zero && !budget.isExceeded)
+        }
+    }
+
+    @Test func `a request above its limit is cancelled, and says why`() async throws {
+        let sawCancellation = Counter()
+        let excess = try await #require(throws: MemoryBudgetExceeded.self) {
+            try await withMemoryBudget(.mebibytes(32), name: "POST /import") {
+                let budget = try #require(MemoryBudget.current)
+                budget.charge(.mebibytes(32))
+                #expect(!Task.isCancelled && !budget.isExceeded, "up to the limit")
+                budget.charge(.mebibytes(1))
+                #expect(budget.isExceeded)
+                do { try await untilCancelled() } catch {
+                    sawCancellation.add(1)
+                    throw error
+                }
+            }
+        }
+        #expect(sawCancellation.value == 1 && !excess.isForPressure)
+        #expect(excess.name == "POST /import" && excess.held == .mebibytes(33) && excess.limit == .mebibytes(32))
+        #expect(excess.description == "POST /import was cancelled because it held 33 MiB of memory, above its limit of 32 MiB")
+    }
+
+    @Test func `results and errors of a request that stays within its limit pass through`() async throws {
+        struct Own: Error {}
+        #expect(try await withMemoryBudget(.mebibytes(1), name: "one") { 7 } == 7)
+        await #expect(throws: Own.self) { try await withMemoryBudget(name: "two") { throw Own() } }
+        let task = Task { try await withMemoryBudget(.mebibytes(8), name: "three") { try await untilCancelled() } }
+        task.cancel()
+        await #expect(throws: CancellationError.self, "cancelled from outside, not for memory") { try await task.value }
+        // A request that completes nevertheless has its result.
+        #expect(
+            try await withMemoryBudget(.mebibytes(1), name: "four") {
+                MemoryBudget.current?.charge(.mebibytes(2))
+                return 4
+            } == 4)
+    }
+
+    @Test func `a part above its own limit does not end the whole`() async throws {
+        let left = try await withMemoryBudget(.mebibytes(100), name: "whole") {
+            await #expect(throws: MemoryBudgetExceeded.self) {
+                try await withMemoryBudget(.mebibytes(4), name: "part") {
+                    MemoryBudget.current?.charge(.mebibytes(5))
+                    try await untilCancelled()
+                }
+            }
+            return try #require(MemoryBudget.current).live
+        }
+        #expect(left == .mebibytes(5))
+    }
+
+    @Test func `child tasks, unstructured tasks and actors work for the request's budget`() async throws {
+        actor Store { func add() { MemoryBudget.current?.charge(.mebibytes(1)) } }
+        let live = try await withMemoryBudget(name: "request") {
+            let store = Store()
+            await withTaskGroup { group in for _ in 0..<8 { group.addTask { MemoryBudget.current?.charge(.mebibytes(1)) } } }
+            await Task { MemoryBudget.current?.charge(.mebibytes(1)) }.value
+            await store.add()
+            return try #require(MemoryBudget.current).live
+        }
+        #expect(live == .mebibytes(10))
+    }
+
+    @Test func `a meter cancels nothing, and tells`() throws {
+        let excess = try #require(throws: MemoryBudgetExceeded.self) {
+            try withMemoryMeter(.mebibytes(2), name: "in place") { budget in
+                budget.charge(.mebibytes(3))
+                #expect(budget.isExceeded && !Task.isCancelled)
+                budget.credit(.mebibytes(3))
+                try budget.check()
+            }
+        }
+        #expect(excess.held == .mebibytes(3), "the bytes when the limit was passed")
+    }
+
+    @Test func `one of many requests is cancelled once, by whatever thread`() async throws {
+        let registry = BudgetRegistry()
+        await withTaskGroup { group in
+            for number in 0..<100 {
+                group.addTask {
+                    let budget = MemoryBudget(limit: .mebibytes(number % 2 == 0 ? 1 : 1000), name: "\(number)", registry: registry)
+                    defer {
+                        budget.end()
+                        budget.end()
+                    }
+                    let isEnded = await isEndedForMemory {
+                        try await budget.run {
+                            await withTaskGroup { group in for _ in 0..<8 { group.addTask { budget.charge(.mebibytes(2)) } } }
+                            if number % 2 == 0 { try await untilCancelled() }
+                        }
+                    }
+                    #expect(isEnded == (number % 2 == 0))
+                }
+            }
+        }
+        await until("all to be counted") { registry.ended.overLimit == 50 }
+        #expect(registry.all.isEmpty && registry.ended.forPressure == 0)
+    }
+
+    @Test func `a request that was told to end between two parts does not begin the second`() async throws {
+        let registry = BudgetRegistry(), budget = MemoryBudget(limit: .mebibytes(1), name: "GET /stream", registry: registry)
+        try await budget.run {}
+        budget.charge(.mebibytes(2))
+        let begun = Counter()
+        await #expect(throws: MemoryBudgetExceeded.self) { try await budget.run { begun.add(1) } }
+        await #expect(throws: MemoryBudgetExceeded.self) { try await budget.runInPlace { begun.add(1) } }
+        #expect(begun.value == 0 && !budget.hasEnded)
+        budget.end()
+        #expect(budget.hasEnded)
+    }
+
+    @Test func `a cancellation handler that blocks does not keep others from being cancelled`() async throws {
+        let registry = BudgetRegistry(), blockade = Parker(), isBlocked = Counter()
+        let first = MemoryBudget(limit: .mebibytes(1), name: "first", registry: registry)
+        let second = MemoryBudget(limit: .mebibytes(1), name: "second", registry: registry)
+        let stuck = Task {
+            try await first.run {
+                first.charge(.mebibytes(2))
+                _ = await withTaskCancellationHandler {
+                    await until("the handler") { isBlocked.value == 1 }
+                } onCancel: {
+                    isBlocked.add(1)
+                    blockade.park()
+                }
+            }
+        }
+        await until("the handler to block") { isBlocked.value == 1 }
+        await #expect(throws: MemoryBudgetExceeded.self) {
+            try await second.run {
+                second.charge(.mebibytes(2))
+                try await untilCancelled()
+            }
+        }
+        blockade.unpark()
+        try? await stuck.value
+        first.end()
+        second.end()
+    }
+
+    @Test func `budgets that end while they are cancelled neither hang nor crash`() async throws {
+        let registry = BudgetRegistry(), seed = newSeed()
+        await withTaskGroup { group in
+            for number in 0..<16 {
+                group.addTask {
+                    var random = SeededGenerator(seed: seed &+ UInt64(number))
+                    for _ in 0..<200 {
+                        let spins = Int.random(in: 0...3, using: &random)
+                        let budget = MemoryBudget(limit: .kibibytes(1), name: "brief", registry: registry)
+                        _ = try? await budget.run {
+                            budget.charge(.kibibytes(2))
+                            for _ in 0..<spins { await giveWay() }
+                        }
+                        budget.end()
+                    }
+                }
+            }
+        }
+        #expect(registry.all.isEmpty)
+    }
+}
+
+/// Runs a request and returns true if it was ended for its memory.
+private func isEndedForMemory(_ body: () async throws -> Void) async -> Bool {
+    do {
+        try await body()
+        return false
+    } catch { return error is MemoryBudgetExceeded }
+}
