@@ -6,6 +6,8 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -206,6 +208,37 @@ static int give_up(pid_t pid, int pidfd) {
     return -1;
 }
 
+// Returns true if the process has become another program: PF_FORKNOEXEC is cleared (include/linux/sched.h). begin_new_exec
+// clears the flag before it closes descriptors, which may hang: a socket that lingers, whose last copy the child has.
+static bool has_executed(pid_t pid) {
+    char text[512], path[32] = "/proc/";
+    write_number(path + 6, pid);
+    strcat(path, "/stat");
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    ssize_t count = read(file, text, sizeof text - 1);
+    close(file);
+    if (count <= 0) return false;
+    text[count] = 0;
+    // The name may contain anything. State, parent, group, session, terminal and its group precede the flags.
+    const char *rest = strrchr(text, ')');
+    for (int field = 0; rest && field < 7; field++) rest = strchr(rest + 1, ' ');
+    return rest && !(strtoul(rest + 1, NULL, 10) & 0x40);
+}
+
+// Waits until the child reports a failure or becomes the program. Returns 1 for a report or the end of the pipe, 0 if the
+// time has passed, -1 if the child is the program although its pipe is open.
+static int wait_for_program(pid_t child, int pipe, int limit) {
+    enum { interval = 50 };
+    int64_t deadline = plimsoll_milliseconds() + limit;
+    for (int64_t left = limit;; left = deadline - plimsoll_milliseconds()) {
+        if (left < 0) left = 0;
+        if (plimsoll_ready(pipe, POLLIN, left < interval ? (int)left : interval)) return 1;
+        if (has_executed(child)) return -1;
+        if (left == 0) return 0;
+    }
+}
+
 int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd, int *step, int *entry) {
     int ends[2], file = -1, is_entered;
     *step = PLIMSOLL_FORK, *entry = 0, *pidfd = -1;
@@ -233,9 +266,9 @@ int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd,
     }
     struct failure failure;
     // Another process may freeze the group in the meantime. That must not block the supervisor.
-    int ready = plimsoll_ready(ends[0], POLLIN, launch->limit);
-    ssize_t count = -1;
-    if (ready)
+    int ready = wait_for_program(child, ends[0], launch->limit);
+    ssize_t count = ready < 0 ? 0 : -1;
+    if (ready > 0)
         do count = read(ends[0], &failure, sizeof failure);
         while (count < 0 && errno == EINTR);
     close(ends[0]);

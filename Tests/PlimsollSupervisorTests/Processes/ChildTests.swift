@@ -93,6 +93,33 @@ import Testing
         try group.remove(within: Workbench.limit)
     }
 
+    @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
+    func `a descriptor that hangs as the child becomes the program holds no caller`() async throws {
+        let group = try Workbench.root(version1: [.freezer]).make("web")
+        try group.freeze()
+        // As a unit's, received while another unit starts: the child has a copy. The kernel closes the highest number
+        // first, and would close the pipe that tells of the program only after a minute.
+        let lingering = try #require(LingeringSockets(1)), started = Mutex<Result<Child, any Error>?>(nil)
+        let file = fcntl(lingering.files[0], F_DUPFD_CLOEXEC, 500)
+        #expect(file >= 500)
+        lingering.letGo()
+        #expect(
+            Thread.start("starter") {
+                let result = Swift.Result { try Child.start(.init(["/bin/sleep", "1000"]), in: group, within: .seconds(5)) }
+                started.withLock { $0 = result }
+            })
+        await until("the child to be frozen") { group.processes.count == 1 }
+        // Fast, because the child has the last copy now.
+        close(file)
+        try group.thaw()
+        await until("the start") { started.withLock { $0 != nil } }
+        let child = try #require(started.withLock { $0 }).get()
+        child.signal(SIGKILL)
+        withExtendedLifetime(lingering) {}
+        child.waitForEnd()
+        try group.remove(within: Workbench.limit)
+    }
+
     @Test func `K38 an adopted process is the meant one, and the process's end is seen`() throws {
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         #expect(output.line() == "ready")
