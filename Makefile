@@ -20,11 +20,12 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
+REQUEST_BENCH := Benchmarks/Requests/.build/release/request-bench
 
 .PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end \
 	bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle \
 	packages ecosystem-bundle platforms inert sanitize histories mutants sim fuzz allocators ecosystem vm vm-peers check \
-	contracts format bench bench-peers bench-hit-ratio bench-worth bench-adoption bench-hostile bench-evidence bench-micro container-programs \
+	contracts format bench bench-peers bench-hit-ratio bench-worth bench-adoption bench-hostile bench-evidence bench-requests bench-micro container-programs \
 	bench-report bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -266,6 +267,15 @@ bench-hostile: $(BENCH) ## A supervisor among hostile processes, and killed at e
 
 bench-evidence: $(BENCH) ## Services with a black box, killed at random moments, and what their records tell
 	@$(BENCH) evidence || [ $$? -eq 69 ]
+	@$(MAKE) --no-print-directory bench-requests
+
+bench-requests: $(RELEASE) ## Budgets of requests: one of 1 GiB among 200 clients, errors, cost; needs libjemalloc-dev and wrk
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(call install,libjemalloc-dev wrk); fi >&2
+	@touch Benchmarks/Requests/Package.swift
+	@$(BUILD) -c release --package-path Benchmarks/Requests --product request-bench >&2
+	@$(REQUEST_BENCH) survive --plimsoll $(RELEASE) $(if $(DRAWING),--drawing "$(DRAWING)")
+	@$(REQUEST_BENCH) error
+	@$(REQUEST_BENCH) throughput --plimsoll $(RELEASE)
 
 bench-worth: $(BENCH) ## Memory divided among caches by worth, in proportion, and as well as can be; MIX=FILE, DRAWING=FILE
 	@$(BENCH) worth $${PLIMSOLL_TRACES:+--traces "$$PLIMSOLL_TRACES"} $(if $(MIX),--mix "$(MIX)") $(if $(DRAWING),--drawing "$(DRAWING)")
@@ -290,4 +300,4 @@ docs: swift ## The documentation as a site in out/docs, without a warning
 	docs/build
 
 clean: ## Remove what was built
-	rm -rf .build Benchmarks/.build Benchmarks/EndToEnd/.build Tests/Ecosystem/.build Tests/Minimal/.build Tests/Mutation/.build .build-mutants docs/examples/Pod/.build out
+	rm -rf .build Benchmarks/.build Benchmarks/EndToEnd/.build Benchmarks/Requests/.build Tests/Ecosystem/.build Tests/Minimal/.build Tests/Mutation/.build .build-mutants docs/examples/Pod/.build out

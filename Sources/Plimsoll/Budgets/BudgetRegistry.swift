@@ -81,12 +81,15 @@ package final class BudgetRegistry: Sendable {
 
     /// Cancels the requests that were told to end. User code may run inside.
     func cancelMarked() {
-        for budget in all {
-            guard let excess = budget.excess, budget.cancel() else { continue }
-            switch excess.reason {
-            case .limit: endedOverLimit.add(1, ordering: .relaxed)
-            case .pressure: endedForPressure.add(1, ordering: .relaxed)
-            }
+        for budget in all { cancelIfMarked(budget) }
+    }
+
+    /// Cancels and counts the request if it was told to end, once.
+    func cancelIfMarked(_ budget: MemoryBudget) {
+        guard let excess = budget.excess, budget.cancel() else { return }
+        switch excess.reason {
+        case .limit: endedOverLimit.add(1, ordering: .relaxed)
+        case .pressure: endedForPressure.add(1, ordering: .relaxed)
         }
     }
 

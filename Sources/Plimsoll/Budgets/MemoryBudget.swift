@@ -52,7 +52,11 @@ public final class MemoryBudget: Sendable {
     deinit { plimsoll_budget_free(counters) }
 
     /// Takes the budget off the list. Idempotent.
-    package func end() { registry.remove(self) }
+    package func end() {
+        registry.remove(self)
+        // A request may end by itself before the watch has come to it.
+        registry.cancelIfMarked(self)
+    }
 
     /// True after `end()`.
     package var hasEnded: Bool { !registry.contains(self) }

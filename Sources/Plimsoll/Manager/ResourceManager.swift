@@ -124,11 +124,12 @@ public final class ResourceManager: Sendable {
         set { parts.isDryRun.store(newValue, ordering: .relaxed) }
     }
 
-    /// The live signals, and the reason for each signal that is not live. The last two of the
-    /// manager's own tell if memory can be volatile, and if the heap can give free pages back. The signals of joined
-    /// parts follow.
+    /// The live signals, and the reason for each signal that is not live. The last three of the
+    /// manager's own tell if memory can be volatile, if the heap can give free pages back, and if the memory of requests
+    /// is counted. The signals of joined parts follow.
     public var capabilities: Capabilities {
         let own = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
+            .adding(BudgetRegistry.signal)
         return parts.joined.all.flatMap(\.signals).reduce(own) { $0.adding($1) }
     }
 

@@ -31,7 +31,7 @@ struct DoctorCommand: ParsableCommand {
         if let pid { return try inspect(pid) }
         let source = LinuxPressureSource()
         let capabilities = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
-            .adding(ProcessPrivacy.signal)
+            .adding(BudgetRegistry.signal).adding(ProcessPrivacy.signal)
         try report(capabilities, try? source.read(at: SteadyClock.now))
     }
 

@@ -94,7 +94,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
-    func `a descriptor that hangs as the child becomes the program holds no caller`() async throws {
+    func `a descriptor that hangs as the child becomes the program holds no caller`() throws {
         let group = try Workbench.root(version1: [.freezer]).make("web")
         try group.freeze()
         // As a unit's, received while another unit starts: the child has a copy. The kernel closes the highest number
@@ -105,14 +105,14 @@ import Testing
         lingering.letGo()
         #expect(
             Thread.start("starter") {
-                let result = Swift.Result { try Child.start(.init(["/bin/sleep", "1000"]), in: group, within: .seconds(5)) }
+                let result = Swift.Result { try Child.start(.init(["/bin/sleep", "1000"]), in: group, within: .seconds(50)) }
                 started.withLock { $0 = result }
             })
-        await until("the child to be frozen") { group.processes.count == 1 }
+        blockUntil("the child to be frozen") { group.processes.count == 1 }
         // Fast, because the child has the last copy now.
         close(file)
         try group.thaw()
-        await until("the start") { started.withLock { $0 != nil } }
+        blockUntil("the start") { started.withLock { $0 != nil } }
         let child = try #require(started.withLock { $0 }).get()
         child.signal(SIGKILL)
         withExtendedLifetime(lingering) {}

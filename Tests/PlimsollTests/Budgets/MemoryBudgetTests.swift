@@ -24,6 +24,12 @@ import Testing
         #expect(MemoryBudget.current == nil)
     }
 
+    @Test func `a manager says that nothing counts the memory of requests, and what to do`() throws {
+        let signal = try #require(ResourceManager(source: ScriptedPressureSource()).capabilities["requests"])
+        #expect(!signal.isLive && signal.detail.hasPrefix("the memory of requests is not counted: "))
+        #expect(signal.remedy?.contains("Jemalloc.meterRequests()") == true)
+    }
+
     @Test func `absurd numbers neither trap nor turn the count round`() {
         withMemoryMeter(name: "absurd") { budget in
             budget.credit(.mebibytes(1))
@@ -144,7 +150,7 @@ import Testing
         await #expect(throws: MemoryBudgetExceeded.self) { try await budget.runInPlace { begun.add(1) } }
         #expect(begun.value == 0 && !budget.hasEnded)
         budget.end()
-        #expect(budget.hasEnded)
+        #expect(budget.hasEnded && registry.ended.overLimit == 1, "counted, whether the watch was faster or not")
     }
 
     @Test func `a cancellation handler that blocks does not keep others from being cancelled`() async throws {

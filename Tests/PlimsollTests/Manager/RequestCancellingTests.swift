@@ -58,11 +58,7 @@ import Testing
             await running.available(.mebibytes(40), after: .seconds(1))
             let excess = await requests.end(of: "POST /import")
             #expect(excess?.isForPressure == true && excess?.held == .mebibytes(150) && excess?.limit == nil)
-            #expect(requests.marked == ["POST /import"])
-            // This reading may be older than the end of the request.
-            await running.available(.mebibytes(41), after: .milliseconds(10))
-            #expect(requests.marked == ["POST /import"])
-            await running.available(.mebibytes(42), after: .milliseconds(10))
+            for step in 0..<3 { await running.available(.mebibytes(41 + step), after: .milliseconds(10)) }
             #expect(await requests.end(of: "POST /report")?.isForPressure == true)
             for step in 0..<4 { await running.available(.mebibytes(43 + step), after: .milliseconds(600)) }
             #expect(requests.marked == ["POST /import", "POST /report"], "no other one holds more than 20 MiB")
@@ -75,6 +71,21 @@ import Testing
             #expect(status.largest.map(\.name) == ["GET /small", "GET /"] && status.heldBytes == 21 << 20)
             requests.cancelAll()
         }
+    }
+
+    @Test func `the turn that finds the cancelled request ended only waits, as its reading may be older`() {
+        let registry = BudgetRegistry(), first = MemoryBudget(name: "first", registry: registry)
+        var cancelling = RequestCancelling()
+        func isDue(_ milliseconds: Int...) -> [Bool] { milliseconds.map { cancelling.isDue(at: .milliseconds($0)) } }
+        #expect(isDue(0) == [true])
+        cancelling.began(first, at: .zero)
+        #expect(isDue(10) == [false])
+        first.end()
+        #expect(isDue(20, 20) == [false, true])
+        let second = MemoryBudget(name: "second", registry: registry)
+        cancelling.began(second, at: .seconds(1))
+        #expect(isDue(1999, 2000, 2000) == [false, false, true], "the second still runs")
+        second.end()
     }
 
     @Test func `a cancelled request that goes on keeps others for a second only`() async throws {

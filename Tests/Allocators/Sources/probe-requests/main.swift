@@ -41,7 +41,18 @@ struct Checks {
     }
 }
 
+/// Takes jemalloc's callback of this thread, as another part of a program might.
+func takeCallback() {
+    typealias Control =
+        @convention(c) (UnsafePointer<CChar>, UnsafeMutableRawPointer?, UnsafeMutablePointer<Int>?, UnsafeMutableRawPointer?, Int) -> CInt
+    typealias Callback = @convention(c) (UnsafeMutableRawPointer?, UInt64, UInt64) -> Void
+    let control = unsafeBitCast(dlsym(nil, "mallctl"), to: Control.self)
+    var thunk: (Callback, UnsafeMutableRawPointer?) = ({ _, _, _ in }, nil)
+    precondition(control("experimental.thread.activity_callback", nil, nil, &thunk, MemoryLayout.size(ofValue: thunk)) == 0)
+}
+
 var checks = Checks()
+if getenv("TAKE_CALLBACK") != nil { takeCallback() }
 do { try await Jemalloc.meterRequests() } catch {
     // The reason, for the rows in which another allocator serves the process.
     print("refused")

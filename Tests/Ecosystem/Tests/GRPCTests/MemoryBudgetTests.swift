@@ -30,14 +30,16 @@ import Testing
 
     @Test(arguments: Way.allCases) func `a call above its limit ends as exhausted, and others are served`(way: Way) async throws {
         let interceptor = MemoryBudgetInterceptor { $0.method == "Get" ? nil : .mebibytes(8) }
-        try await way.serving([interceptor], Self.handlers(.mebibytes(9))) { caller in
-            #expect(await caller.outcome("shop.Orders/Get") == "served")
-            #expect(await caller.outcome("shop.Orders/Import") == "resourceExhausted")
-            var names: [[UInt8]] = []
-            let error = await #expect(throws: RPCError.self) { names = try await caller.stream("shop.Orders/Stream", [[1]]) { _ in } }
-            #expect(error?.code == .resourceExhausted && error?.message.contains("held 9 MiB of memory, above its limit of 8 MiB") == true)
-            #expect(names.isEmpty && error?.message.hasPrefix("shop.Orders/Stream") == true, "\(error?.message ?? "")")
-            #expect(await caller.outcome("shop.Orders/Get") == "served")
+        try await withRequestList {
+            try await way.serving([interceptor], Self.handlers(.mebibytes(9))) { caller in
+                #expect(await caller.outcome("shop.Orders/Get") == "served")
+                #expect(await caller.outcome("shop.Orders/Import") == "resourceExhausted")
+                var names: [[UInt8]] = []
+                let error = await #expect(throws: RPCError.self) { names = try await caller.stream("shop.Orders/Stream", [[1]]) { _ in } }
+                #expect(error?.code == .resourceExhausted && error?.message.contains("held 9 MiB of memory, above its limit of 8 MiB") == true)
+                #expect(names.isEmpty && error?.message.hasPrefix("shop.Orders/Stream") == true, "\(error?.message ?? "")")
+                #expect(await caller.outcome("shop.Orders/Get") == "served")
+            }
         }
     }
 
@@ -48,9 +50,11 @@ import Testing
         let manager = ResourceManager(source: source, policy: policy)
         let running = Task { try await manager.run() }
         source.push(usage: .mebibytes(250), limit: .mebibytes(256))
-        try await Way.allCases[0].serving([MemoryBudgetInterceptor()], Self.handlers(.mebibytes(9))) { caller in
-            let error = await #expect(throws: RPCError.self) { _ = try await caller.unary("shop.Orders/Import", [1], .defaults) }
-            #expect(error?.code == .unavailable && error?.message.contains("memory is short") == true)
+        try await withRequestList {
+            try await Way.allCases[0].serving([MemoryBudgetInterceptor()], Self.handlers(.mebibytes(9))) { caller in
+                let error = await #expect(throws: RPCError.self) { _ = try await caller.unary("shop.Orders/Import", [1], .defaults) }
+                #expect(error?.code == .unavailable && error?.message.contains("memory is short") == true)
+            }
         }
         #expect(manager.reports.contains { $0.cancelledRequest == "shop.Orders/Import" && $0.cancelledBytes == .mebibytes(9) })
         running.cancel()

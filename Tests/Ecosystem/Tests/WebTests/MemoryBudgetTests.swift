@@ -78,8 +78,10 @@ import Testing
         let seen = Seen()
         let application = Application(
             router: Self.router(seen), configuration: .init(address: .hostname("127.0.0.1", port: 0)))
-        try await application.test(way.setup) { client in try await body(client, seen) }
-        try await until("all budgets to end") { try Requests.now().running == 0 }
+        try await withRequestList {
+            try await application.test(way.setup) { client in try await body(client, seen) }
+            try await until("all budgets to end") { try Requests.now().running == 0 }
+        }
     }
 
     @Test(arguments: Way.allCases) func `a budget has the method and the pattern of the route as its name`(way: Way) async throws {
@@ -94,8 +96,8 @@ import Testing
 
     @Test(arguments: Way.allCases) func `a request above its limit is answered 413 with the reason, and the next one is served`(way: Way) async throws
     {
-        let before = try Requests.now().cancelledOverLimit
         try await served(way) { client, _ in
+            let before = try Requests.now().cancelledOverLimit
             let response = try await client.execute(uri: "/import", method: .post, body: ByteBuffer(string: "x")) { $0 }
             #expect(response.status == .contentTooLarge && response.headers[.cacheControl] == "no-store" && response.headers[.retryAfter] == nil)
             #expect(response.text == "POST /import was cancelled because it held 9 MiB of memory, above its limit of 8 MiB\n")
@@ -111,13 +113,14 @@ import Testing
         let manager = ResourceManager(source: source, policy: policy)
         let running = Task { try await manager.run() }
         try await served(.live) { client, seen in
+            let before = try Requests.now().cancelledForPressure
             async let response = client.execute(uri: "/free?wait=1", method: .post, body: ByteBuffer(string: "x")) { $0 }
             await until("the request") { seen.texts.contains("/free begins") }
             source.push(usage: .mebibytes(250), limit: .mebibytes(256))
             let answer = try await response
             #expect(answer.status == .serviceUnavailable && answer.headers[.retryAfter] == "5")
             #expect(answer.text == "POST /free was cancelled because memory is short and it held most, 9 MiB\n")
-            #expect(try Requests.now(manager).cancelledForPressure == 1)
+            #expect(try Requests.now(manager).cancelledForPressure == before + 1)
         }
         running.cancel()
         try await running.value
@@ -134,8 +137,8 @@ import Testing
     }
 
     @Test func `a streamed answer counts until its end, and ends above the limit`() async throws {
-        let before = try Requests.now().cancelledOverLimit
         try await served(.live) { client, seen in
+            let before = try Requests.now().cancelledOverLimit
             // The status was sent before the limit was passed.
             _ = try? await client.get("/stream")
             try await until("the count") { try Requests.now().cancelledOverLimit == before + 1 }
