@@ -159,9 +159,10 @@ import Testing
         let second = MemoryBudget(limit: .mebibytes(1), name: "second", registry: registry)
         let stuck = Task {
             try await first.run {
-                first.charge(.mebibytes(2))
                 _ = await withTaskCancellationHandler {
-                    await until("the handler") { isBlocked.value == 1 }
+                    // Inside, or the handler could run, and block, on a thread of the pool.
+                    first.charge(.mebibytes(2))
+                    return await until("the handler") { isBlocked.value == 1 }
                 } onCancel: {
                     isBlocked.add(1)
                     blockade.park()
