@@ -36,7 +36,7 @@ struct thunk {
     void *context;
 };
 
-/// Set once, before the meter is published.
+/// The task-local; NULL while nothing is counted.
 static const void *_Atomic task_key;
 
 /// Initial-exec: any other model may allocate at the first use in a thread, inside malloc.
@@ -59,9 +59,9 @@ static void charge(plimsoll_budget *budget, uint64_t allocated, uint64_t freed) 
 
 static void allocated_much(void *context, uint64_t allocated, uint64_t freed) {
     (void)context;
+    // Without a key, before the start, the bytes are no request's, then or later.
     const void *key = atomic_load_explicit(&task_key, memory_order_relaxed);
-    if (!key) return;
-    plimsoll_budget *const *place = swift_task_localValueGet(key);
+    plimsoll_budget *const *place = key ? swift_task_localValueGet(key) : NULL;
     charge(place ? *place : NULL, allocated, freed);
 }
 
@@ -145,11 +145,17 @@ enum plimsoll_meter_state plimsoll_meter_start(const void *key) {
     return PLIMSOLL_METER_RUNS;
 }
 
+void plimsoll_meter_stop(void) {
+    plimsoll_budget_set_meter(NULL);
+    atomic_store_explicit(&task_key, NULL, memory_order_relaxed);
+}
+
 enum plimsoll_meter_state plimsoll_meter_state(void) { return own.is_tried ? own.state : PLIMSOLL_METER_MISSES_THREADS; }
 
 #else
 
 enum plimsoll_meter_state plimsoll_meter_start(const void *key) { return (void)key, PLIMSOLL_METER_MISSES_THREADS; }
+void plimsoll_meter_stop(void) {}
 enum plimsoll_meter_state plimsoll_meter_state(void) { return PLIMSOLL_METER_MISSES_THREADS; }
 
 #endif

@@ -18,7 +18,11 @@ extension Jemalloc {
         }
         var state = plimsoll_meter_start(Unmanaged.passUnretained(MemoryBudget.$place).toOpaque())
         if state == PLIMSOLL_METER_RUNS { state = await stateOfPool() }
-        if let reason = reason(state) { throw JemallocError("cannot count the memory of requests because \(reason)") }
+        if let reason = reason(state) {
+            // Half a count would end the wrong requests.
+            plimsoll_meter_stop()
+            throw JemallocError("cannot count the memory of requests because \(reason)")
+        }
     }
 
     /// Returns the state of a thread of the cooperative pool.

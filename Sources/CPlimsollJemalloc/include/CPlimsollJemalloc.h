@@ -22,6 +22,9 @@ enum plimsoll_meter_state {
 /// Call once jemalloc is known to own malloc. Idempotent.
 enum plimsoll_meter_state plimsoll_meter_start(const void *key);
 
+/// Stops to count, as if never started.
+void plimsoll_meter_stop(void);
+
 /// The state of the calling thread. A thread started before `plimsoll_meter_start` counts as well.
 enum plimsoll_meter_state plimsoll_meter_state(void);
 

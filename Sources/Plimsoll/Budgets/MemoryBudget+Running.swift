@@ -1,7 +1,7 @@
 import CPlimsollMemory
 import Synchronization
 
-/// Runs `body` as a child task with a budget for its memory, and cancels the task above `limit`.
+/// Runs `body` in a task of its own with a budget for its memory, waits for the task, and cancels it above `limit`.
 ///
 ///     let report = try await withMemoryBudget(.mebibytes(64), name: "POST /reports") {
 ///         try await render(order)
@@ -14,7 +14,7 @@ import Synchronization
 ///   - limit: the bytes above which the task is cancelled, not less than 4 MiB to be of use; `nil` to count only. The
 ///     rung `PressureAction.cancelLargestRequest(above:)` can cancel the task in both cases.
 ///   - name: the name in reports.
-///   - body: the request. Inherits priority and task-local values.
+///   - body: the request. Inherits priority, task-local values and the caller's cancellation.
 /// - Throws: `MemoryBudgetExceeded` in place of any error that `body` throws after it was cancelled for its memory;
 ///   otherwise the errors of `body`.
 /// - Precondition: `limit` is not negative.
@@ -42,11 +42,7 @@ public nonisolated(nonsending) func withMemoryMeter<Success>(
 ) async rethrows -> Success {
     let budget = MemoryBudget(limit: limit, name: name)
     defer { budget.end() }
-    plimsoll_budget_settle(MemoryBudget.current?.counters)
-    return try await MemoryBudget.$place.withValue(BudgetPlace(budget)) {
-        defer { plimsoll_budget_settle(budget.counters) }
-        return try await body(budget)
-    }
+    return try await budget.count { try await body(budget) }
 }
 
 /// Runs synchronous `body` in place with a budget that only counts, as the asynchronous function of this name does.
@@ -87,7 +83,8 @@ extension MemoryBudget {
             }
         }
         defer { finish() }
-        if !begin({ task.cancel() }) { task.cancel() }
+        // Told to end before the watch could know the task: its handlers are kept off the pool as well.
+        if !begin({ task.cancel() }) { BudgetWatch.shared.perform { task.cancel() } }
         do {
             return try await withTaskCancellationHandler {
                 try await task.value
@@ -105,16 +102,23 @@ extension MemoryBudget {
         _ body: nonisolated(nonsending) () async throws -> Success
     ) async throws -> Success {
         if let excess { throw excess }
-        plimsoll_budget_settle(MemoryBudget.current?.counters)
         _ = begin {}
         defer { finish() }
+        return try await count(body)
+    }
+
+    /// Runs `body` in place, and charges what the body allocates.
+    fileprivate nonisolated(nonsending) func count<Success>(
+        _ body: nonisolated(nonsending) () async throws -> Success
+    ) async rethrows -> Success {
+        plimsoll_budget_settle(MemoryBudget.current?.counters)
         return try await Self.$place.withValue(BudgetPlace(self)) {
             defer { settle() }
             return try await body()
         }
     }
 
-    func settle() { plimsoll_budget_settle(counters) }
+    private func settle() { plimsoll_budget_settle(counters) }
 
     /// True while a task runs that has not been told to end.
     var canBeCancelled: Bool { work.withLock { $0.runs && !$0.isCancelled } && excess == nil }

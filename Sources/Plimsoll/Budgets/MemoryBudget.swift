@@ -157,6 +157,7 @@ public struct MemoryBudgetExceeded: Error, Sendable, Hashable, CustomStringConve
     /// True if memory was short and the request held most; false if the request exceeded its own limit.
     public var isForPressure: Bool { reason == .pressure }
 
+    /// The request and the reason, as one sentence.
     public var description: String {
         switch reason {
         case .limit: "\(name) was cancelled because it held \(held) of memory, above its limit of \(limit ?? .zero)"

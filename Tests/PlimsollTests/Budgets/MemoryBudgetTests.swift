@@ -1,3 +1,4 @@
+import Glibc
 import PlimsollTesting
 import Synchronization
 import TestSupport
@@ -154,21 +155,25 @@ import Testing
     }
 
     @Test func `a cancellation handler that blocks does not keep others from being cancelled`() async throws {
-        let registry = BudgetRegistry(), blockade = Parker(), isBlocked = Counter()
+        let registry = BudgetRegistry(), blockade = Parker(), isWaiting = Counter(), isBlocked = Counter()
         let first = MemoryBudget(limit: .mebibytes(1), name: "first", registry: registry)
         let second = MemoryBudget(limit: .mebibytes(1), name: "second", registry: registry)
+        // Swift locks a task's status while its cancellation handlers run. A thread that resumes such a task, as that
+        // of `until` would, stands still until the handler returns.
+        let pause = Pause()
         let stuck = Task {
             try await first.run {
                 _ = await withTaskCancellationHandler {
-                    // Inside, or the handler could run, and block, on a thread of the pool.
-                    first.charge(.mebibytes(2))
-                    return await until("the handler") { isBlocked.value == 1 }
+                    isWaiting.add(1)
+                    return await pause.wait()
                 } onCancel: {
                     isBlocked.add(1)
                     blockade.park()
                 }
             }
         }
+        await until("the first request to wait") { isWaiting.value == 1 }
+        first.charge(.mebibytes(2))
         await until("the handler to block") { isBlocked.value == 1 }
         await #expect(throws: MemoryBudgetExceeded.self) {
             try await second.run {
@@ -177,9 +182,33 @@ import Testing
             }
         }
         blockade.unpark()
+        pause.end(true)
         try? await stuck.value
         first.end()
         second.end()
+    }
+
+    @Test func `T7 a request is cancelled on a thread off the pool, however early the limit is passed`() async throws {
+        let registry = BudgetRegistry(), names = Log<String>()
+        await withTaskGroup { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    for _ in 0..<200 {
+                        let budget = MemoryBudget(limit: .kibibytes(1), name: "early", registry: registry)
+                        _ = try? await budget.run {
+                            await withTaskCancellationHandler {
+                                budget.charge(.kibibytes(2))
+                                _ = await until("the cancellation") { Task.isCancelled }
+                            } onCancel: {
+                                names.add(threadName)
+                            }
+                        }
+                        budget.end()
+                    }
+                }
+            }
+        }
+        #expect(names.all.count == 1600 && Set(names.all) == ["plimsoll-calls"], "\(Set(names.all))")
     }
 
     @Test func `budgets that end while they are cancelled neither hang nor crash`() async throws {
@@ -202,6 +231,15 @@ import Testing
         }
         #expect(registry.all.isEmpty)
     }
+}
+
+/// The name of the calling thread.
+private var threadName: String {
+    guard let file = fopen("/proc/thread-self/comm", "r") else { return "" }
+    defer { fclose(file) }
+    var name = [CChar](repeating: 0, count: 32)
+    fgets(&name, 32, file)
+    return String(decoding: name.prefix { $0 > 32 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
 }
 
 /// Runs a request and returns true if it was ended for its memory.

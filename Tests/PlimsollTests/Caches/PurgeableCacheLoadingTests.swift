@@ -173,12 +173,21 @@ import Testing
                 return "never"
             }
         }
-        await until { begun.value != 0 }
-        let next = onThread { try cache.valueBlocking(forKey: 1) { "mine" } }
-        await cache.hasLine(1, for: 1)
-        leader.cancel()
-        blockade.open()
-        #expect(try await next.value == "mine")
+        // The leader holds a thread of the pool, and other tests may hold the rest: nothing here waits for the pool until
+        // the leader goes on.
+        let answers = Log<String>()
+        #expect(
+            Thread.start("next") {
+                blockUntil("the load") { begun.value != 0 }
+                if let value = try? cache.valueBlocking(forKey: 1, orLoad: { "mine" }) { answers.add(value) }
+            })
+        #expect(
+            Thread.start("cancels") {
+                blockUntil("the line") { cache.loads.lineLength(of: 1) == 1 }
+                leader.cancel()
+                blockade.open()
+            })
+        await until { answers.all == ["mine"] }
         await #expect(throws: CancellationError.self) { try await leader.value }
     }
 

@@ -51,14 +51,34 @@ func takeCallback() {
     precondition(control("experimental.thread.activity_callback", nil, nil, &thunk, MemoryLayout.size(ofValue: thunk)) == 0)
 }
 
+/// Has each thread of the pool take memory that no request shall answer for. Returns that memory.
+func fillBeforeTheStart() async -> [[UInt8]] {
+    await withTaskGroup(of: [[UInt8]].self) { group in
+        for _ in 0..<64 { group.addTask { (0..<4).map { _ in block(mebibyte) } } }
+        return await group.reduce(into: []) { $0 += $1 }
+    }
+}
+
 var checks = Checks()
-if getenv("TAKE_CALLBACK") != nil { takeCallback() }
+// The callback belongs to a thread, and after a suspension another thread may run: so either one or the other.
+let takesCallback = getenv("TAKE_CALLBACK") != nil
+if takesCallback { takeCallback() }
+let before = takesCallback ? [] : await fillBeforeTheStart()
 do { try await Jemalloc.meterRequests() } catch {
     // The reason, for the rows in which another allocator serves the process.
     print("refused")
     print(error)
     exit(0)
 }
+// On whatever threads a request goes on.
+let small = try await withMemoryBudget(name: "small") {
+    await withTaskGroup { group in
+        for _ in 0..<64 { group.addTask { for _ in 0..<8 { _ = block(64 << 10).count; await Task.yield() } } }
+    }
+    return MemoryBudget.current!.peak
+}
+checks.check("memory from before the start is no request's", small < .mebibytes(16), small)
+withExtendedLifetime(before) {}
 checks.check("a second call is fine", (try? await Jemalloc.meterRequests()) != nil)
 
 // In place.

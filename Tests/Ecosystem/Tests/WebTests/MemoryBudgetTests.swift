@@ -14,7 +14,7 @@ import Testing
 
 /// Requests that hold too much, one test after another: the list of requests is the process's. The allocator is not asked here: handlers charge what they would hold.
 @Suite(.serialized) struct MemoryBudgetTests {
-    /// What handlers saw.
+    /// The texts that handlers have noted.
     final class Seen: Sendable {
         private let all = Mutex<[String]>([])
         func add(_ text: String) { all.withLock { $0.append(text) } }
