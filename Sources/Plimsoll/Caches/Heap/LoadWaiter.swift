@@ -8,7 +8,8 @@ enum LoadOutcome<Value: Sendable>: Sendable {
     case absent
     /// The loading caller was cancelled: this waiter takes over the load.
     case yours
-    /// The loading caller was cancelled. Ask again: another caller may be loading now, or none.
+    /// The loading caller was cancelled, or found a value that is gone again. Ask again: another caller may be loading
+    /// now, or none.
     case again
     /// The waiter itself was cancelled.
     case cancelled

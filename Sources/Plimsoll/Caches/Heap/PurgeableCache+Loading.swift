@@ -35,9 +35,7 @@ extension PurgeableCache {
             return hit.value
         }
         if let value = value(forKey: key) { return value }
-        return try await loads.value(forKey: key, tags: tags) { flight in
-            // Another caller loaded the value between this caller's miss and its turn.
-            if let value = peek(key) { return value }
+        return try await loads.value(forKey: key, tags: tags, known: { peek(key) }) { flight in
             let (value, cost) = try await timed(key, load)
             keep(value, key, cost, tags, LoadOrigin(flight: flight))
             return value
@@ -62,9 +60,8 @@ extension PurgeableCache {
     public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
         return try loads.value(
-            forKey: key, tags: tags,
+            forKey: key, tags: tags, known: { peek(key) },
             loadNow: { flight in
-                if let value = peek(key) { return value }
                 let (value, cost) = try timed(key, now: load)
                 keep(value, key, cost, tags, LoadOrigin(flight: flight))
                 return value

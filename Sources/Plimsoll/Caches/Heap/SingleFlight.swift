@@ -64,23 +64,26 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         return count.load(ordering: .relaxed) > 0
     }
 
-    /// Returns the value that another caller loads, or else the value that `load` makes.
+    /// Returns the value that another caller loads or has loaded, or else the value that `load` makes.
     ///
     /// - Parameters:
     ///   - tags: tags under which the value is kept.
+    ///   - known: reads the value from the cache. Another caller may have loaded one after this caller's miss.
     ///   - load: makes the value; gets the flight, which tells whether the value may be kept.
     /// - Throws: errors of the load; `RecursiveLoadError` within the load of that very key; `CancellationError`.
-    func value(forKey key: Key, tags: [String], load: (Flight) async throws -> Value) async throws -> Value {
+    func value(
+        forKey key: Key, tags: [String], known: () -> Value?, load: (Flight) async throws -> Value
+    ) async throws -> Value {
         while true {
             switch turn(key) {
             case .isOwn: throw RecursiveLoadError(key)
-            case .lead(let flight): return try await lead(flight, key, tags, load)
+            case .lead(let flight): return try await lead(flight, key, tags, known, load)
             case .wait(let waiter, let flight):
                 switch await waiter.wait() {
                 case .value(let value): return value
                 case .failure(let error): throw error
                 case .cancelled: throw CancellationError()
-                case .yours: return try await lead(flight, key, tags, load)
+                case .yours: return try await lead(flight, key, tags, known, load)
                 case .absent, .again: continue
                 }
             }
@@ -88,17 +91,19 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     /// Returns the value as above, for a caller without a task. Blocks the calling thread.
-    func value(forKey key: Key, tags: [String], loadNow load: (Flight) throws -> Value) throws -> Value {
+    func value(
+        forKey key: Key, tags: [String], known: () -> Value?, loadNow load: (Flight) throws -> Value
+    ) throws -> Value {
         while true {
             switch turn(key) {
             case .isOwn: throw RecursiveLoadError(key)
-            case .lead(let flight): return try lead(flight, key, tags, loadNow: load)
+            case .lead(let flight): return try lead(flight, key, tags, known, loadNow: load)
             case .wait(let waiter, let flight):
                 switch waiter.park() {
                 case .value(let value): return value
                 case .failure(let error): throw error
                 case .cancelled: throw CancellationError()
-                case .yours: return try lead(flight, key, tags, loadNow: load)
+                case .yours: return try lead(flight, key, tags, known, loadNow: load)
                 case .absent, .again: continue
                 }
             }
@@ -196,8 +201,10 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     // MARK: Leading
 
     private func lead(
-        _ flight: Flight, _ key: Key, _ tags: [String], _ load: (Flight) async throws -> Value
+        _ flight: Flight, _ key: Key, _ tags: [String], _ known: () -> Value?,
+        _ load: (Flight) async throws -> Value
     ) async throws -> Value {
+        if let value = finish(flight, key, if: known) { return value }
         let token = take([(key, flight)], tags)
         do {
             let value = try await LoadToken.$current.withValue(token) { try await load(flight) }
@@ -210,8 +217,10 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     private func lead(
-        _ flight: Flight, _ key: Key, _ tags: [String], loadNow load: (Flight) throws -> Value
+        _ flight: Flight, _ key: Key, _ tags: [String], _ known: () -> Value?,
+        loadNow load: (Flight) throws -> Value
     ) throws -> Value {
+        if let value = finish(flight, key, if: known) { return value }
         let token = take([(key, flight)], tags)
         do {
             let value = try LoadToken.$current.withValue(token) { try load(flight) }
@@ -232,6 +241,25 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     private func finish(_ flight: Flight, _ key: Key, _ outcome: LoadOutcome<Value>) {
+        for waiter in end(flight, key) { _ = waiter.complete(outcome) }
+    }
+
+    /// Ends the flight without a load if `known` returns a value, and returns that value.
+    ///
+    /// A caller may have joined the line after the value was read, and after an insertion replaced the value. So the
+    /// line is closed first, and gets the value of a second reading.
+    private func finish(_ flight: Flight, _ key: Key, if known: () -> Value?) -> Value? {
+        guard let value = known() else { return nil }
+        let line = end(flight, key)
+        if !line.isEmpty {
+            let outcome = known().map { LoadOutcome.value($0) } ?? .again
+            for waiter in line { _ = waiter.complete(outcome) }
+        }
+        return value
+    }
+
+    /// Ends the flight, which no caller can join then. Returns the callers in line.
+    private func end(_ flight: Flight, _ key: Key) -> [Waiter] {
         let (line, finished) = flights.withLock { flights in
             (
                 flight.state.withLock { state in
@@ -241,7 +269,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             )
         }
         // The table's key is destroyed after the lock.
-        withExtendedLifetime(finished) { for waiter in line { _ = waiter.complete(outcome) } }
+        return withExtendedLifetime(finished) { line }
     }
 
     private func remove(_ flight: Flight, _ key: Key, from flights: inout [Key: Flight]) -> (key: Key, value: Flight)? {
@@ -318,9 +346,8 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         var found: [Key: Value] = [:], missing: [(key: Key, flight: Flight)] = []
         let token = take(led, tags)
         for (key, flight) in led {
-            if let value = known(key) {
+            if let value = finish(flight, key, if: { known(key) }) {
                 found[key] = value
-                finish(flight, key, .value(value))
             } else {
                 missing.append((key, flight))
             }

@@ -16,9 +16,9 @@ extension VolatileCache {
         async throws -> Value
     {
         if let value = value(forKey: key) { return value }
-        return try await loads.value(forKey: key, tags: tags) { flight in
-            // Another caller may have loaded the value after this look-up's miss.
-            if let value = value(forKey: key, isCounted: false) { return value }
+        return try await loads.value(
+            forKey: key, tags: tags, known: { value(forKey: key, isCounted: false) }
+        ) { flight in
             let value = try await timed(load)
             insert(value, forKey: key, tags: tags, of: LoadOrigin(flight: flight))
             return value
@@ -40,9 +40,8 @@ extension VolatileCache {
     public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
         return try loads.value(
-            forKey: key, tags: tags,
+            forKey: key, tags: tags, known: { value(forKey: key, isCounted: false) },
             loadNow: { flight in
-                if let value = value(forKey: key, isCounted: false) { return value }
                 let value = try timed(now: load)
                 insert(value, forKey: key, tags: tags, of: LoadOrigin(flight: flight))
                 return value

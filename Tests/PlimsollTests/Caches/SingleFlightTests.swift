@@ -1,0 +1,60 @@
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Callers that find a value, loaded by another, as they are about to load.
+@Suite struct SingleFlightTests {
+    enum Form: CaseIterable { case task, thread, manyKeys }
+
+    /// Loads key 1 by one of the forms. `known` reads the cache.
+    private func load(
+        _ flights: SingleFlight<Int, String>, _ form: Form, _ loaded: String, into answers: Log<String?>,
+        known: @escaping @Sendable () -> String?
+    ) {
+        switch form {
+        case .task: Task { answers.add(try await flights.value(forKey: 1, tags: [], known: known) { _ in loaded }) }
+        case .thread:
+            let isStarted = Thread.start("load") {
+                answers.add(try? flights.value(forKey: 1, tags: [], known: known, loadNow: { _ in loaded }))
+            }
+            precondition(isStarted)
+        case .manyKeys:
+            Task {
+                let values = try await flights.values(forKeys: [1], tags: [], known: { _ in known() }) { _ in [1: loaded] }
+                answers.add(values[1])
+            }
+        }
+    }
+
+    /// Returns the answers of a caller that finds "old", and of one that asks after "old" was replaced by `next`.
+    private func answers(_ first: Form, _ second: Form, next: String?) async -> [String?] {
+        let flights = SingleFlight<Int, String>(), stored = Mutex<String?>("old")
+        let firstAnswer = Log<String?>(), secondAnswer = Log<String?>()
+        load(flights, first, "loaded by the first", into: firstAnswer) {
+            let value = stored.withLock { $0 }
+            // After the first reading. Blocks a thread of the pool only for a caller on a thread of its own.
+            if value == "old" {
+                stored.withLock { $0 = next }
+                load(flights, second, "loaded by the second", into: secondAnswer) { stored.withLock { $0 } }
+                blockUntil("the second caller to join") { flights.lineLength(of: 1) == 1 }
+            }
+            return value
+        }
+        await until("the answers") { firstAnswer.all.count == 1 && secondAnswer.all.count == 1 }
+        return firstAnswer.all + secondAnswer.all
+    }
+
+    static let forms: [(Form, Form)] = [(.task, .thread), (.manyKeys, .thread), (.thread, .thread), (.thread, .task), (.thread, .manyKeys)]
+
+    @Test(arguments: forms)
+    func `a caller does not get a value that was replaced before the call`(first: Form, second: Form) async {
+        #expect(await answers(first, second, next: "new") == ["old", "new"])
+    }
+
+    @Test(arguments: forms)
+    func `a caller loads if the value was removed before the call`(first: Form, second: Form) async {
+        #expect(await answers(first, second, next: nil) == ["old", "loaded by the second"])
+    }
+}
