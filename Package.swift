@@ -20,6 +20,7 @@ let package = Package(
         .library(name: "PlimsollFoundation", targets: ["PlimsollFoundation"]),
         .library(name: "PlimsollFoundationNetworking", targets: ["PlimsollFoundationNetworking"]),
         .library(name: "PlimsollJemalloc", targets: ["PlimsollJemalloc"]),
+        .library(name: "PlimsollHeap", targets: ["PlimsollHeap"]),
         .library(name: "PlimsollService", targets: ["PlimsollService"]),
         .library(name: "PlimsollSupervisor", targets: ["PlimsollSupervisor"]),
         .library(name: "PlimsollTesting", targets: ["PlimsollTesting"]),
@@ -113,6 +114,10 @@ let package = Package(
         .target(name: "CPlimsollJemalloc", dependencies: ["CPlimsollMemory"]),
         .systemLibrary(name: "CJemalloc", providers: [.apt(["libjemalloc-dev"]), .yum(["jemalloc-devel"])]),
 
+        // A census of the heap by Swift type. No package, and nothing of the core.
+        .target(name: "PlimsollHeap", dependencies: ["CPlimsollHeap", "CPlimsollMemory"], swiftSettings: rules),
+        .target(name: "CPlimsollHeap", dependencies: ["CPlimsollMemory"]),
+
         // Suspend and terminate across services: the one process that others are run by.
         .target(
             name: "PlimsollSupervisor",
@@ -126,7 +131,7 @@ let package = Package(
         .target(
             name: "PlimsollService",
             dependencies: [
-                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollHeap",
                 .product(
                     name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
@@ -294,6 +299,10 @@ let package = Package(
                 .product(
                     name: "UnixSignals", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
             ],
+            swiftSettings: rules),
+        .testTarget(
+            name: "PlimsollHeapTests",
+            dependencies: ["PlimsollHeap", "CPlimsollHeap", "Plimsoll", "PlimsollTesting", "TestSupport"],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollSupervisorTests",

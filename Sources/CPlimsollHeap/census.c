@@ -1,0 +1,201 @@
+// The census: memory for it, the two passes, the results.
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef PLIMSOLL_LINUX
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAPS_TEXT = 1 << 16 };
+
+static size_t rounded(size_t size) { return (size + PAGE - 1) / PAGE * PAGE; }
+
+static void *part(plimsoll_census *heap, size_t *used, size_t size) {
+    void *place = (char *)heap + *used;
+    *used += rounded(size);
+    return place;
+}
+
+plimsoll_census *plimsoll_census_open(int *failure) {
+    *failure = ENOTSUP;
+    if (sysconf(_SC_PAGESIZE) != PAGE) return NULL;
+    size_t size = rounded(sizeof(plimsoll_census)) + rounded(WINDOW + PAGE) + rounded(MAX_REGIONS * sizeof(struct region))
+        + rounded(MAPS_TEXT) + rounded(MAX_TYPES * sizeof(struct plimsoll_census_type))
+        + rounded(TYPE_SLOTS * sizeof(uint16_t)) + 2 * rounded(RAW_SLOTS * sizeof(struct raw)) + RAW_FILTER_BITS / 8;
+    plimsoll_census *heap = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *failure = errno;
+    if (heap == MAP_FAILED) return NULL;
+    size_t used = rounded(sizeof *heap);
+    heap->mapped = size;
+    heap->window = part(heap, &used, WINDOW + PAGE);
+    heap->regions = part(heap, &used, MAX_REGIONS * sizeof(struct region));
+    heap->maps_text = part(heap, &used, MAPS_TEXT);
+    heap->types = part(heap, &used, MAX_TYPES * sizeof(struct plimsoll_census_type));
+    heap->type_slots = part(heap, &used, TYPE_SLOTS * sizeof(uint16_t));
+    heap->raws = part(heap, &used, RAW_SLOTS * sizeof(struct raw));
+    heap->spare_raws = part(heap, &used, RAW_SLOTS * sizeof(struct raw));
+    heap->raw_filter = part(heap, &used, RAW_FILTER_BITS / 8);
+    heap->pid = getpid();
+    heap->memory = -1;
+    heap->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    uint64_t own = 42, read = 0;
+    if (!heap_read(heap, (uint64_t)&own, &read, sizeof read) || read != own) {
+        // A container's rules may forbid process_vm_readv.
+        heap->memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+        if (heap->memory < 0 || !heap_read(heap, (uint64_t)&own, &read, sizeof read)) {
+            *failure = errno;
+            plimsoll_census_close(heap);
+            return NULL;
+        }
+    }
+    return heap;
+}
+
+void plimsoll_census_close(plimsoll_census *heap) {
+    if (heap->memory >= 0) close(heap->memory);
+    if (heap->pagemap >= 0) close(heap->pagemap);
+    munmap(heap, heap->mapped);
+}
+
+bool plimsoll_census_has_chunks(plimsoll_census *heap) {
+    // A block may have 16 bytes more than a chunk for it needs. A thread caches seven blocks of a size.
+    enum { SIZE = 1000, CHUNK = 1008, CACHED = 40, BLOCKS = 9 };
+    uint64_t size = 0, keys[2] = {0, 0};
+    char *blocks[BLOCKS] = {malloc(SIZE)};
+    bool has_header = blocks[0] && heap_read(heap, (uint64_t)blocks[0] - 8, &size, sizeof size)
+        && ((size & ~7ull) == CHUNK || (size & ~7ull) == CHUNK + 16);
+    free(blocks[0]);
+    if (!has_header || heap->cache_key) return has_header;
+    // glibc marks cached blocks with a random key, the same for all.
+    for (int index = 0; index < BLOCKS; index++) blocks[index] = malloc(CACHED);
+    for (int index = 0; index < BLOCKS; index++) {
+        uint64_t address = (uint64_t)blocks[index];
+        free(blocks[index]);
+        if (index < 2 && !heap_read(heap, address + 8, &keys[index], sizeof *keys)) return false;
+    }
+    heap->cache_key = keys[0] == keys[1] ? keys[0] : 0;
+    return heap->cache_key != 0;
+}
+
+static void count(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head) {
+    struct plimsoll_census_type *type = heap_type_of(heap, head, size);
+    if (!type) {
+        heap_add_raw(heap, address, size);
+        return;
+    }
+    heap_add(type, head, size);
+    heap->totals.named_blocks++;
+    heap->totals.named_bytes += size;
+}
+
+/// Looks for pointers to blocks without a name.
+static void look_for_raws(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head) {
+    enum { STEP = 1 << 16 };
+    const struct plimsoll_census_type *type = heap_type_of(heap, head, size);
+    if (!type || type->shape == PLIMSOLL_CENSUS_STRING) return;
+    if (size <= HEAD) {
+        for (uint64_t at = 16; at + 8 <= size; at += 8) heap_own(heap, word(head, at), type);
+        return;
+    }
+    for (uint64_t done = 16; done + 8 <= size;) {
+        uint64_t step = size - done < STEP ? size - done : STEP;
+        const unsigned char *bytes = heap_peek(heap, address + done, step);
+        for (uint64_t at = 0; at + 8 <= step; at += 8) heap_own(heap, word(bytes, at), type);
+        done += step;
+    }
+}
+
+static uint64_t processor_time(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void clear(plimsoll_census *heap) {
+    heap->type_count = heap->raw_count = 0;
+    memset(heap->type_slots, 0, TYPE_SLOTS * sizeof(uint16_t));
+    memset(heap->rejected, 0, sizeof heap->rejected);
+    // Zeros again, and no memory between two censuses.
+    madvise(heap->raws, RAW_SLOTS * sizeof(struct raw), MADV_DONTNEED);
+    memset(heap->raw_filter, 0, RAW_FILTER_BITS / 8);
+    heap->raw_least = 16;
+    heap->raw_begin = UINT64_MAX;
+    heap->raw_end = 0;
+    memset(&heap->totals, 0, sizeof heap->totals);
+}
+
+int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
+    uint64_t begin = processor_time();
+    clear(heap);
+    int failure = heap_read_regions(heap);
+    if (failure) return failure;
+    if (way == PLIMSOLL_CENSUS_CHUNKS) {
+        heap_walk_chunks(heap, count);
+        struct plimsoll_census_totals totals = heap->totals;
+        heap_walk_chunks(heap, look_for_raws);
+        heap->totals = totals;
+        heap_sum_raws(heap);
+    } else {
+        heap->filled_bytes = 0;
+        heap_scan(heap, count);
+        uint64_t seen = heap->filled_bytes, named = heap->totals.named_bytes;
+        heap->totals.unnamed_bytes = seen > named ? seen - named : 0;
+    }
+    madvise(heap->raws, RAW_SLOTS * sizeof(struct raw), MADV_DONTNEED);
+    madvise(heap->window, WINDOW, MADV_DONTNEED);
+    heap->totals.processor_nanoseconds = processor_time() - begin;
+    return 0;
+}
+
+const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *heap, size_t *count) {
+    *count = heap->type_count;
+    return heap->types;
+}
+
+struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap) { return heap->totals; }
+
+#else
+
+#include <errno.h>
+
+plimsoll_census *plimsoll_census_open(int *failure) {
+    *failure = ENOTSUP;
+    return NULL;
+}
+void plimsoll_census_close(plimsoll_census *heap) { (void)heap; }
+bool plimsoll_census_has_chunks(plimsoll_census *heap) {
+    (void)heap;
+    return false;
+}
+int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
+    (void)heap, (void)way;
+    return ENOTSUP;
+}
+const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *heap, size_t *count) {
+    (void)heap;
+    *count = 0;
+    return NULL;
+}
+struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap) {
+    (void)heap;
+    return (struct plimsoll_census_totals){0};
+}
+bool plimsoll_census_read(plimsoll_census *heap, uint64_t address, void *into, size_t size) {
+    (void)heap, (void)address, (void)into, (void)size;
+    return false;
+}
+bool plimsoll_census_image(plimsoll_census *heap, uint64_t address, char *path, size_t size, uint64_t *offset) {
+    (void)heap, (void)address, (void)path, (void)size, (void)offset;
+    return false;
+}
+
+#endif
+
+void plimsoll_census_explain(int failure, char *text, size_t size) { snprintf(text, size, "%s", strerror(failure)); }

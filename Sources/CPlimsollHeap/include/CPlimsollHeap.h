@@ -1,0 +1,106 @@
+// A census of the process's own heap: blocks of malloc, named by the Swift metadata at their start.
+//
+// Every byte of the heap is read through the kernel, which answers EFAULT where a direct load would crash, so a census
+// needs no stop of the other threads. Layouts are those of Swift 5.9 to 6.3 (include/swift/ABI/Metadata.h and
+// stdlib/public/SwiftShims/swift/shims/RefCount.h) and of glibc 2.34 to 2.42 (malloc/malloc.c, malloc/arena.c). The
+// caller checks them with objects of its own before it believes a census.
+#ifndef CPLIMSOLL_CENSUS_H
+#define CPLIMSOLL_CENSUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// Sorts of heap objects, by the kind in their metadata.
+enum plimsoll_census_kind {
+    PLIMSOLL_CENSUS_CLASS = 1,
+    /// The context of a closure, or the box of a captured variable.
+    PLIMSOLL_CENSUS_CAPTURE,
+    /// The box of a captured variable of a generic type.
+    PLIMSOLL_CENSUS_BOX,
+    PLIMSOLL_CENSUS_ERROR,
+    PLIMSOLL_CENSUS_TASK,
+    /// A C++ object with a virtual table.
+    PLIMSOLL_CENSUS_CPP,
+};
+
+/// Storage of the standard library whose elements are counted.
+enum plimsoll_census_shape {
+    PLIMSOLL_CENSUS_PLAIN,
+    PLIMSOLL_CENSUS_ARRAY,
+    /// Elements are bytes.
+    PLIMSOLL_CENSUS_STRING,
+    PLIMSOLL_CENSUS_DICTIONARY,
+    PLIMSOLL_CENSUS_SET,
+};
+
+/// Ways to find blocks.
+enum plimsoll_census_way {
+    /// Walks the chunks of glibc's arenas: every block, its size, and whether the block is free.
+    PLIMSOLL_CENSUS_CHUNKS,
+    /// Looks for object headers at steps of 16 bytes, under any allocator. Blocks without a header are not seen.
+    PLIMSOLL_CENSUS_SCAN,
+};
+
+/// All objects with one metadata pointer.
+struct plimsoll_census_type {
+    /// Address of the Swift metadata, or of the virtual table of C++.
+    uint64_t metadata;
+    uint64_t count, bytes;
+    /// Elements in use, and room for elements, summed over all objects.
+    uint64_t used, capacity;
+    /// Blocks without a name to which an object of this type points, each counted for one owner.
+    uint64_t owned_blocks, owned_bytes;
+    /// Bytes of the stored properties, the header included; 0 if unknown.
+    uint32_t instance_size;
+    /// Bytes from one element to the next: elements, keys; values.
+    uint32_t stride, value_stride;
+    uint8_t kind, shape;
+    /// True if elements may follow the stored properties in the same block.
+    bool has_tail;
+};
+
+struct plimsoll_census_totals {
+    /// Blocks in use: named by their own header; without a name, owned by a named one; without either.
+    uint64_t named_blocks, named_bytes, owned_blocks, owned_bytes, unnamed_blocks, unnamed_bytes;
+    /// Chunks that malloc keeps free.
+    uint64_t free_bytes;
+    /// Bytes that could not be read, or were skipped because the walk lost its way.
+    uint64_t lost_bytes;
+    /// Number of times that the walk lost its way, because another thread changed the heap.
+    uint64_t resynchronizations;
+    /// Objects of types for which the table had no room.
+    uint64_t untabled_objects;
+    /// Blocks that were too small for the table of blocks to be owned. They are among the unnamed.
+    uint64_t untabled_blocks;
+    uint64_t processor_nanoseconds;
+};
+
+typedef struct plimsoll_census plimsoll_census;
+
+/// Maps the memory of a census, at most 8 MiB, of which as much is used as the heap needs. Returns NULL and the errno
+/// if there is no memory, or if the process may not read its own memory through the kernel.
+plimsoll_census *plimsoll_census_open(int *failure);
+void plimsoll_census_close(plimsoll_census *heap);
+
+/// Returns true if blocks of malloc have the headers of glibc's chunks, and a freed block has the mark of the cache of
+/// free blocks.
+bool plimsoll_census_has_chunks(plimsoll_census *heap);
+
+/// Counts all blocks. Returns 0 or an errno. Allocates nothing, takes no lock. Not for two threads at a time.
+int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way);
+
+/// Results of the last census, valid until the next.
+const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *heap, size_t *count);
+struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap);
+
+/// Reads `size` bytes at `address`. Returns false if any of them is not readable.
+bool plimsoll_census_read(plimsoll_census *heap, uint64_t address, void *into, size_t size);
+
+/// Returns true, and the path and offset of the image, if `address` lies in a mapped file.
+bool plimsoll_census_image(plimsoll_census *heap, uint64_t address, char *path, size_t size, uint64_t *offset);
+
+/// Writes the text of an errno.
+void plimsoll_census_explain(int failure, char *text, size_t size);
+
+#endif

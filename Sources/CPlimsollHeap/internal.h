@@ -1,0 +1,126 @@
+// Parts of a census, for the files of this target.
+#ifndef CPLIMSOLL_CENSUS_INTERNAL_H
+#define CPLIMSOLL_CENSUS_INTERNAL_H
+
+#define _GNU_SOURCE
+#include "CPlimsollHeap.h"
+#include "kernel.h"
+
+#include <string.h>
+#include <sys/types.h>
+
+#ifdef PLIMSOLL_LINUX
+
+enum {
+    PAGE = 4096,
+    WINDOW = 1 << 20,
+    WINDOW_PAGES = WINDOW / PAGE,
+    MAX_REGIONS = 16384,
+    TYPE_SLOTS = 16384,
+    MAX_TYPES = TYPE_SLOTS * 3 / 4,
+    REJECTED_SLOTS = 8192,
+    RAW_SLOTS = 1 << 17,
+    MAX_RAW = RAW_SLOTS * 3 / 4,
+    RAW_FILTER_BITS = 1 << 20,
+    /// Bytes at the start of a block that tell its type and its elements.
+    HEAD = 64,
+};
+
+/// A mapping of the process, from /proc/self/maps.
+struct region {
+    uint64_t begin, end;
+    bool is_readable, is_writable, is_executable;
+    /// Backed by a file other than a device.
+    bool is_file;
+    /// The region that malloc grows by brk.
+    bool is_brk;
+    /// Private anonymous memory, where malloc may have blocks.
+    bool is_anonymous;
+};
+
+/// A block without a name, of which the owner is looked for.
+struct raw {
+    uint64_t address;
+    /// Size in units of 16 bytes.
+    uint32_t units;
+    /// Number of the owning type, plus one; 0 for none.
+    uint32_t owner;
+};
+
+struct plimsoll_census {
+    // Reading.
+    pid_t pid;
+    int memory, pagemap;
+    uint64_t window_begin, window_end;
+    /// Bytes in memory that went through the window.
+    uint64_t filled_bytes;
+    unsigned char *window;
+    uint64_t pages[WINDOW_PAGES + 1];
+
+    // Mappings.
+    size_t region_count, last_region;
+    struct region *regions;
+    char *maps_text;
+
+    // Marks of free blocks.
+    uint64_t cache_key;
+
+    // Types.
+    size_t type_count;
+    struct plimsoll_census_type *types;
+    /// Number of a type, plus one, by hash of the metadata pointer.
+    uint16_t *type_slots;
+    uint64_t rejected[REJECTED_SLOTS];
+
+    // Blocks without a name.
+    size_t raw_count;
+    uint64_t raw_least, raw_begin, raw_end;
+    struct raw *raws, *spare_raws;
+    uint64_t *raw_filter;
+
+    struct plimsoll_census_totals totals;
+    size_t mapped;
+};
+
+/// Reads memory of this process through the kernel.
+bool heap_read(plimsoll_census *heap, uint64_t address, void *into, size_t size);
+/// Returns `size` bytes at `address`, at most `HEAD`, or NULL. The pointer is valid until the next call. Pages that are
+/// swapped out or were never touched read as zeros, and stay as they are.
+const unsigned char *heap_peek(plimsoll_census *heap, uint64_t address, size_t size);
+/// Returns true if the page of `address` is in memory.
+bool heap_is_present(plimsoll_census *heap, uint64_t address);
+static inline uint64_t word(const unsigned char *bytes, size_t offset) {
+    uint64_t value;
+    memcpy(&value, bytes + offset, sizeof value);
+    return value;
+}
+static inline uint32_t half_word(const unsigned char *bytes, size_t offset) {
+    uint32_t value;
+    memcpy(&value, bytes + offset, sizeof value);
+    return value;
+}
+
+int heap_read_regions(plimsoll_census *heap);
+/// Returns the region of `address`, or NULL.
+const struct region *heap_region(plimsoll_census *heap, uint64_t address);
+
+/// Returns the type of a block that begins with `head`, `HEAD` bytes of which are readable; NULL if the block has none.
+/// `room` is the size of the block; 0 if unknown.
+struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned char *head, uint64_t room);
+/// Adds an object to the type's sums.
+void heap_add(struct plimsoll_census_type *type, const unsigned char *head, uint64_t bytes);
+
+void heap_add_raw(plimsoll_census *heap, uint64_t address, uint64_t bytes);
+/// Gives the block at `address`, if there is one without an owner, to `type`.
+void heap_own(plimsoll_census *heap, uint64_t address, const struct plimsoll_census_type *type);
+void heap_sum_raws(plimsoll_census *heap);
+
+/// Called for every block in use: its address and size, and `HEAD` bytes of it.
+typedef void visitor(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head);
+/// Visits every block of glibc's malloc.
+void heap_walk_chunks(plimsoll_census *heap, visitor *visit);
+/// Visits whatever looks like an object, under any allocator.
+void heap_scan(plimsoll_census *heap, visitor *visit);
+
+#endif
+#endif

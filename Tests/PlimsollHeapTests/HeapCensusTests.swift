@@ -1,0 +1,135 @@
+import Foundation
+import Plimsoll
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import PlimsollHeap
+
+/// Censuses of the process that runs the tests, other tests included. Only kinds that this suite plants are counted.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct HeapCensusTests {
+    private func rows(_ census: HeapCensus) -> [String: HeapCensus.Row] {
+        Dictionary(census.rows.map { ($0.name, $0) }) { first, _ in first }
+    }
+
+    /// Takes a census on a thread of its own, which may block.
+    private func census() async throws -> HeapCensus {
+        try await withCheckedThrowingContinuation { done in
+            precondition(Thread.start("census") { done.resume(with: Result { try HeapCensus.take() }) })
+        }
+    }
+
+    @Test func `twenty planted kinds are counted exactly, and named as Swift names them`() async throws {
+        let planted = PlantedHeap(5000), found = rows(try await census())
+        #expect(planted.truth.count == 20)
+        for (name, count) in planted.truth {
+            #expect(found[name]?.count == count, "\(name)")
+        }
+        withExtendedLifetime(planted) {}
+    }
+
+    @Test func `elements of storage are told from the room for elements`() async throws {
+        struct Odd { var first: Int32, second: Int8 }
+        var array: [Odd] = []
+        array.reserveCapacity(1000)
+        for _ in 0..<10 { array.append(Odd(first: 1, second: 2)) }
+        let row = try #require(rows(try await census()).first { $0.key.hasPrefix("_ContiguousArrayStorage<") && $0.key.hasSuffix("Odd>") }?.value)
+        #expect(row.count == 1 && row.usedBytes == 10 * MemoryLayout<Odd>.stride)
+        #expect(row.capacityBytes == array.capacity * MemoryLayout<Odd>.stride && row.bytes >= row.capacityBytes ?? .max)
+        withExtendedLifetime(array) {}
+    }
+
+    @Test func `freed objects are not counted`() async throws {
+        final class Freed { var words = (1, 2, 3) }
+        var objects = (0..<3000).map { _ in Freed() }
+        // Holes between the rest: some blocks go to lists of free ones of each sort.
+        for index in stride(from: 2999, through: 0, by: -3) { objects.remove(at: index) }
+        let found = try await census().rows.first { $0.name.hasSuffix("Freed") }
+        #expect(found?.count == 2000)
+        withExtendedLifetime(objects) {}
+    }
+
+    @Test func `a block without a name is counted for the object that points to the block`() async throws {
+        let owners = (0..<50).map { _ in PlantedOwner(bytes: 100_000) }
+        let census = try await census(), row = rows(census)[censusName(PlantedOwner.self)]
+        guard census.way == .chunks else { return #expect(row?.ownedBytes == 0) }
+        #expect(row?.count == 50 && row?.ownedBlocks == 50 && (5_000_000..<5_500_000).contains(row?.ownedBytes ?? 0))
+        withExtendedLifetime(owners) {}
+    }
+
+    @Test func `growth tells what has grown since, and nothing else`() async throws {
+        let before = try await census()
+        let leak = (0..<7000).map { _ in PlantedSub() }
+        let grown = try await census().growth(since: before)
+        let row = try #require(grown.first { $0.name == censusName(PlantedSub.self) })
+        #expect(row.count == 7000 && row.bytes > 7000 * 40)
+        #expect(grown.allSatisfy { $0.totalBytes > 0 } && zip(grown, grown.dropFirst()).allSatisfy { $0.totalBytes >= $1.totalBytes })
+        withExtendedLifetime(leak) {}
+    }
+
+    @Test func `blocks that only begin like an object are not counted`() async throws {
+        final class Genuine { var number = 1 }
+        let genuine = (0..<10).map { _ in Genuine() }
+        // The header of an object, at the start of blocks that are far too large for one.
+        let decoys = (0..<777).map { _ in
+            let block = UnsafeMutableRawPointer.allocate(byteCount: 4000, alignment: 16)
+            block.copyMemory(from: Unmanaged.passUnretained(genuine[0]).toOpaque(), byteCount: 16)
+            return block
+        }
+        let found = try await census().rows.first { $0.name.hasSuffix("Genuine") }
+        #expect(found?.count == 10)
+        for block in decoys { block.deallocate() }
+        withExtendedLifetime(genuine) {}
+    }
+
+    @Test func `a census while threads allocate and free loses little and miscounts nothing that stays`() async throws {
+        let planted = PlantedHeap(500), isOver = Atomic(false), seed = newSeed()
+        let threads = 3, ended = Counter()
+        for index in 0..<threads {
+            let isStarted = Thread.start("churn") {
+                var random = SeededGenerator(seed: seed &+ UInt64(index)), held: [Any] = []
+                while !isOver.load(ordering: .relaxed) {
+                    let size = Int.random(in: 1...3000, using: &random)
+                    held.append(Bool.random(using: &random) ? [UInt8](repeating: 1, count: size) : PlantedSub())
+                    if held.count > 2000 { held.removeSubrange(0..<Int.random(in: 1...1500, using: &random)) }
+                }
+                ended.add(1)
+            }
+            precondition(isStarted)
+        }
+        for _ in 0..<20 {
+            let census = try await census(), found = rows(census)
+            for (name, count) in planted.truth where !name.hasSuffix("PlantedSub") { #expect(found[name]?.count == count, "\(name)") }
+            #expect(census.lostBytes < census.usedBytes / 100)
+        }
+        isOver.store(true, ordering: .relaxed)
+        await until("the threads to end") { ended.value == threads }
+        withExtendedLifetime(planted) {}
+    }
+
+    @Test func `memory that was never touched stays so`() async throws {
+        let size = 512 << 20, block = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 16)
+        let before = try #require(ProcessMemory.resident)
+        _ = try await census()
+        // The census keeps some memory of its own, and other tests run.
+        #expect(try #require(ProcessMemory.resident) - before < size / 2)
+        block.deallocate()
+    }
+
+    @Test func `objects of the test are checked, and not in the result`() async throws {
+        let whole = try await census()
+        #expect(!whole.rows.contains { $0.name.contains("HeapCanary") })
+        let nothing = HeapCensus(
+            way: .chunks, rows: [], namedBytes: 0, ownedBytes: 0, unnamedBytes: 0, freeBytes: 0, lostBytes: 0, processorTime: .zero)
+        #expect(HeapCanary().missed(by: nothing) == "0 of 3 objects" && nothing.coverage == 1)
+    }
+}
+
+private enum ProcessMemory {
+    /// Resident bytes of this process.
+    static var resident: Int? {
+        let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
+        return fields.count > 1 ? Int(fields[1]).map { $0 * 4096 } : nil
+    }
+}
