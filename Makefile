@@ -267,6 +267,7 @@ bench-hostile: $(BENCH) ## A supervisor among hostile processes, and killed at e
 
 bench-evidence: $(BENCH) ## Services with a black box, killed at random moments, and what their records tell
 	@$(BENCH) evidence || [ $$? -eq 69 ]
+	@$(BENCH) heap
 	@$(MAKE) --no-print-directory bench-requests
 
 bench-requests: $(RELEASE) ## Budgets of requests: one of 1 GiB among 200 clients, errors, cost; needs libjemalloc-dev and wrk

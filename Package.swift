@@ -211,7 +211,7 @@ let package = Package(
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
-                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollHeap",
                 "PlimsollTesting",
                 "PlimsollDemos",
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
@@ -223,7 +223,7 @@ let package = Package(
         .executableTarget(
             name: "plimsoll-bench",
             dependencies: [
-                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollHeap",
                 "PlimsollTesting",
                 "PlimsollDemos",
                 // `hostile` kills a supervisor as the tests do.
@@ -286,7 +286,7 @@ let package = Package(
         .testTarget(
             name: "PlimsollServiceTests",
             dependencies: [
-                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollLinux",
+                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollLinux", "PlimsollHeap",
                 "PlimsollSupervisor",
                 "PlimsollTesting",
                 "CAllocationCounter", "TestSupport",
@@ -302,7 +302,7 @@ let package = Package(
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollHeapTests",
-            dependencies: ["PlimsollHeap", "CPlimsollHeap", "Plimsoll", "PlimsollTesting", "TestSupport"],
+            dependencies: ["PlimsollHeap", "plimsoll-bench", "Plimsoll", "PlimsollTesting", "TestSupport"],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollSupervisorTests",
@@ -323,7 +323,7 @@ let package = Package(
             name: "PlimsollCLITests",
             dependencies: [
                 "PlimsollCLI", "PlimsollDemos", "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService",
-                "PlimsollTesting",
+                "PlimsollTesting", "PlimsollHeap",
                 "TestSupport",
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
             ],

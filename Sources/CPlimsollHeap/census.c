@@ -100,6 +100,8 @@ static void look_for_raws(plimsoll_census *heap, uint64_t address, uint64_t size
     enum { STEP = 1 << 16 };
     const struct plimsoll_census_type *type = heap_type_of(heap, head, size);
     if (!type || type->shape == PLIMSOLL_CENSUS_STRING) return;
+    // Elements smaller than a pointer are none.
+    if (type->shape == PLIMSOLL_CENSUS_ARRAY && type->stride < sizeof(void *)) return;
     if (size <= HEAD) {
         for (uint64_t at = 16; at + 8 <= size; at += 8) heap_own(heap, word(head, at), type);
         return;

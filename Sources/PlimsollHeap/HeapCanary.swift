@@ -36,7 +36,9 @@ struct HeapCanary {
             if objects?.count != 3 { return "\(objects?.count ?? 0) of 3 objects" }
             let array = rows["_ContiguousArrayStorage<\(Self.prefix).Element>"]
             let used = holder.elements.count * MemoryLayout<Element>.stride
-            if array?.count != 1 || array?.usedBytes != used { return "an array of \(array?.usedBytes ?? 0) instead of \(used) bytes" }
+            guard array?.count == 1, array?.usedBytes == used else {
+                return "an array of \(array?.usedBytes ?? 0) instead of \(used) bytes"
+            }
             return nil
         }
     }

@@ -83,7 +83,7 @@ private struct CensusTaker: ~Copyable {
             way: way, rows: rows.values.sorted(by: HeapCensus.isLarger),
             namedBytes: Int(totals.named_bytes), ownedBytes: Int(totals.owned_bytes),
             unnamedBytes: Int(totals.unnamed_bytes), freeBytes: Int(totals.free_bytes),
-            lostBytes: Int(totals.lost_bytes), processorTime: .nanoseconds(Int64(totals.processor_nanoseconds)))
+            lostBytes: Int(totals.lost_bytes), processorSeconds: Double(totals.processor_nanoseconds) / 1e9)
     }
 }
 

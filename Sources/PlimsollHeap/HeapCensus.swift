@@ -6,7 +6,7 @@
 /// A census names what a heap holds, as `heap` does on macOS, without instruments, a stop or a fork: the calling thread
 /// reads the process's memory through the kernel while the other threads go on. Counts of types that change meanwhile
 /// are those of about that time.
-public struct HeapCensus: Sendable, Codable {
+public struct HeapCensus: Sendable, Hashable, Codable {
     /// All objects with one name.
     public struct Row: Sendable, Hashable, Codable {
         /// The type with its generic arguments, such as `Dictionary<String, Shop.Order>`; `closure capturing …` with
@@ -51,8 +51,8 @@ public struct HeapCensus: Sendable, Codable {
     public var freeBytes: Int
     /// Bytes that were skipped because another thread changed the heap meanwhile.
     public var lostBytes: Int
-    /// Processor time of the census.
-    public var processorTime: Duration
+    /// Seconds of processor time that the census took.
+    public var processorSeconds: Double
 
     /// Bytes in use.
     public var usedBytes: Int { namedBytes + ownedBytes + unnamedBytes }

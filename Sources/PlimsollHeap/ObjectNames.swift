@@ -27,32 +27,11 @@ struct ObjectNames {
         guard let descriptor: UInt64 = types.read(metadata + 16), descriptor != 0,
             let count: UInt32 = types.read(descriptor), count > 0, count < 64
         else { return "closure at \(place(metadata))" }
-        let names = (0..<UInt64(count)).map { captured(descriptor + 12 + $0 * 4) }
-        return "closure capturing \(names.joined(separator: ", "))"
-    }
-
-    /// The type that a mangled name in the program's data stands for. `nil` arguments: a type that depends on the
-    /// closure's generic arguments has no answer.
-    private func captured(_ field: UInt64) -> String {
-        guard let start = types.relative(field), let length = mangledLength(start),
-            let pointer = UnsafePointer<UInt8>(bitPattern: UInt(start)),
-            let type = _getTypeByMangledNameInContext(pointer, length, genericContext: nil, genericArguments: nil)
-        else { return "?" }
-        return _typeName(type, qualified: true).replacing("Swift.", with: "")
-    }
-
-    /// Bytes up to the zero that ends a mangled name. Symbolic references within have 4 or 8 bytes of any value.
-    private func mangledLength(_ start: UInt64) -> UInt? {
-        var length: UInt64 = 0
-        while length < 1024, let byte: UInt8 = types.read(start + length) {
-            switch byte {
-            case 0: return UInt(length)
-            case 1...0x17: length += 5
-            case 0x18...0x1f: length += 9
-            default: length += 1
-            }
+        let names = (0..<UInt64(count)).map { index in
+            types.relative(descriptor + 12 + index * 4).flatMap { MangledName.type(at: $0, types) }
         }
-        return nil
+        let place = names.contains(nil) ? " at \(place(metadata))" : ""
+        return "closure capturing \(names.map { $0 ?? "?" }.joined(separator: ", "))\(place)"
     }
 
     private func place(_ address: UInt64) -> String {

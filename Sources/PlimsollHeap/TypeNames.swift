@@ -140,7 +140,9 @@ struct TypeNames {
     }
 
     private func existential(_ metadata: UInt64) -> String? {
-        guard let flags: UInt32 = read(metadata + 8), let count: UInt32 = read(metadata + 12), count < 32 else { return nil }
+        guard let flags: UInt32 = read(metadata + 8), let count: UInt32 = read(metadata + 12), count < 32 else {
+            return nil
+        }
         if count == 0 { return flags >> 31 == 1 ? "Any" : "AnyObject" }
         let first = metadata + (flags >> 30 & 1 == 1 ? 24 : 16)
         let names = (0..<UInt64(count)).map { index -> String in
@@ -151,6 +153,15 @@ struct TypeNames {
             return levels.map(\.name).joined(separator: ".")
         }
         return names.joined(separator: " & ")
+    }
+
+    /// Returns the name of the type, without generic arguments, to which a reference in a mangled name leads.
+    func nameOfReference(at field: UInt64, isIndirect: Bool) -> String? {
+        guard let target = relative(field) else { return nil }
+        let indirect: UInt64? = isIndirect ? read(target) : target
+        guard let descriptor = indirect, var levels = contexts(of: descriptor) else { return nil }
+        if levels.first?.name == "Swift" && levels.count > 1 { levels.removeFirst() }
+        return levels.map(\.name).joined(separator: ".")
     }
 
     // MARK: Reading

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import PlimsollHeap
+@testable import plimsoll_bench
 
 /// Censuses of the process that runs the tests, other tests included. Only kinds that this suite plants are counted.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct HeapCensusTests {
@@ -38,6 +39,26 @@ import Testing
         #expect(row.count == 1 && row.usedBytes == 10 * MemoryLayout<Odd>.stride)
         #expect(row.capacityBytes == array.capacity * MemoryLayout<Odd>.stride && row.bytes >= row.capacityBytes ?? .max)
         withExtendedLifetime(array) {}
+    }
+
+    @Test func `closures are named by what they capture`() async throws {
+        struct Captured { var numbers = (1, 2, 3, 4) }
+        func generic<each Value>(_ values: repeat each Value) -> () -> Int {
+            { var count = 0; repeat ((each values) is Int ? (count += 1) : ()); return count }
+        }
+        let object = PlantedSub(), value = Captured(), texts = ["a": [1.5]] as [String: [Double]], pair: (Int, UInt8)? = (1, 2)
+        weak let held = object
+        var changed = 1
+        // The runtime's own parser of such names ends the process at the generic one.
+        let closures: [() -> Int] = [
+            { object.more.0 + value.numbers.0 }, { texts.count + (pair?.0 ?? 0) }, { held == nil ? 1 : 2 },
+            { changed += 1; return changed }, generic(1, "two", 3.0),
+        ]
+        let found = rows(try await census()), sub = censusName(PlantedSub.self)
+        #expect(found.keys.contains { $0.hasPrefix("closure capturing \(sub), ") && $0.hasSuffix("Captured") })
+        #expect(found["closure capturing Dictionary<String, Array<Double>>, Optional<(Int, UInt8)>"] != nil)
+        #expect(found["closure capturing Optional<\(sub)>"] != nil)
+        #expect(closures.map { $0() }.reduce(0, +) > 0)
     }
 
     @Test func `freed objects are not counted`() async throws {
@@ -121,7 +142,7 @@ import Testing
         let whole = try await census()
         #expect(!whole.rows.contains { $0.name.contains("HeapCanary") })
         let nothing = HeapCensus(
-            way: .chunks, rows: [], namedBytes: 0, ownedBytes: 0, unnamedBytes: 0, freeBytes: 0, lostBytes: 0, processorTime: .zero)
+            way: .chunks, rows: [], namedBytes: 0, ownedBytes: 0, unnamedBytes: 0, freeBytes: 0, lostBytes: 0, processorSeconds: 0)
         #expect(HeapCanary().missed(by: nothing) == "0 of 3 objects" && nothing.coverage == 1)
     }
 }

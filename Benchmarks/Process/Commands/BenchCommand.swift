@@ -18,13 +18,14 @@ struct BenchCommand: ParsableCommand {
             IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self,
             GiveBackBench.self, VolatileCacheBench.self, TraceBench.self, TimersBench.self, LifecycleBenchCommand.self,
             TaskBenchCommand.self, SupervisorBenchCommand.self, PeersBenchCommand.self, HostileBenchCommand.self,
-            IncidentBenchCommand.self, WorthBenchCommand.self, EvidenceBenchCommand.self, ServiceBenchCommand.self,
+            IncidentBenchCommand.self, WorthBenchCommand.self, EvidenceBenchCommand.self, HeapBenchCommand.self,
+            ServiceBenchCommand.self,
             AdminBenchCommand.self,
             DemoCommands.supervise,
             VolatileFootprintCommand.self, VolatileFaultsCommand.self, TaskFootprintCommand.self, IdlerCommand.self,
             ChurnCommand.self, GroupedServiceCommand.self, AdminServiceCommand.self, FleetCommand.self,
             HostileCommand.self, IncidentPartCommand.self, SaturateCommand.self, StateCommand.self,
-            MachineUnitCommand.self, BlackBoxPartCommand.self,
+            MachineUnitCommand.self, BlackBoxPartCommand.self, HeapPartCommand.self,
         ] + DemoCommands.parts)
 }
 

@@ -19,7 +19,7 @@ struct PlimsollCommand: ParsableCommand {
         version: Version.current,
         subcommands: [
             DemoCommands.demo, DoctorCommand.self, StatusCommand.self, TopCommand.self, CachesCommand.self,
-            TasksCommand.self, PurgeCommand.self,
+            TasksCommand.self, HeapCommand.self, PurgeCommand.self,
             ActivateCommand.self,
             WatchCommand.self, RecordCommand.self, ReplayCommand.self, SizeCommand.self, SimulateCommand.self,
             RunCommand.self, DemoCommands.supervise, ExplainCommand.self, AutopsyCommand.self, DemoCommands.stress,

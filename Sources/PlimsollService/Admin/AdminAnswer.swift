@@ -25,6 +25,8 @@ package struct AdminAnswer: Sendable, Hashable, Codable {
     /// For `explain`: one sentence about the state of memory and one for each purgeable that does not respond. One
     /// sentence for each action follows, oldest first.
     package var sentences: [String]?
+    /// For `heap`: the census.
+    package var heap: HeapStatus?
     /// For `purge`: the outcome.
     package var report: ActionStatus?
     /// For `simulate`: the simulated level and the duration.

@@ -1,18 +1,24 @@
 import CPlimsollProcess
 import Plimsoll
 import PlimsollLifecycle
+import PlimsollLinux
 import Synchronization
 
 /// Carries out requests against a manager. Callable from any thread. `purge` and `limit` take as long as the
-/// purgeables take; `activate` takes as long as the transition to the foreground.
+/// purgeables take, `heap` as long as a census; `activate` takes as long as the transition to the foreground.
 struct AdminCommandHandler: Sendable {
     let manager: ResourceManager
     let allowsChanges: Bool
     let counts: @Sendable () -> AdminEndpoint.Counts
+    private let heap: HeapHistory
     private let program = CommandLine.arguments.first?.split(separator: "/").last.map(String.init) ?? ""
 
-    init(manager: ResourceManager, allowsChanges: Bool, counts: @escaping @Sendable () -> AdminEndpoint.Counts) {
+    init(
+        manager: ResourceManager, allowsChanges: Bool, time: Timekeeper = .machine,
+        counts: @escaping @Sendable () -> AdminEndpoint.Counts
+    ) {
         (self.manager, self.allowsChanges, self.counts) = (manager, allowsChanges, counts)
+        heap = HeapHistory(time: time)
     }
 
     static let readOnly = AdminRefusal(
@@ -26,6 +32,7 @@ struct AdminCommandHandler: Sendable {
         switch request.command {
         case .status, .caches, .tasks: break
         case .explain: try Self.check(request.last, "last", in: 1...256)
+        case .heap: try Self.check(request.rows, "rows", in: 1...1000)
         case .watch: try Self.check(request.milliseconds, "milliseconds", in: 100...60_000)
         case .purge:
             try Self.check(request.bytes, "bytes", in: 1...Int.max)
@@ -60,6 +67,9 @@ struct AdminCommandHandler: Sendable {
             case .explain:
                 sign(&answer)
                 answer.sentences = AdminExplanation(manager.status, last: request.last ?? .max).sentences
+            case .heap:
+                sign(&answer)
+                answer.heap = try heap.take(rows: request.rows ?? 40)
             case .purge: answer.report = try purge(request)
             case .simulate:
                 let (level, _) = try simulate(request)

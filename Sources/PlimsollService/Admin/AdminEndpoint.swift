@@ -84,7 +84,8 @@ public final class AdminEndpoint: Sendable {
         )
         let tally = AdminTally()
         self.tally = tally
-        handler = AdminCommandHandler(manager: manager, allowsChanges: allowsChanges, counts: { tally.counts })
+        handler = AdminCommandHandler(
+            manager: manager, allowsChanges: allowsChanges, time: time, counts: { tally.counts })
         (self.bounds, requestedPath, self.time) = (bounds, path, time)
     }
 

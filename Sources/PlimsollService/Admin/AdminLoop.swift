@@ -174,11 +174,11 @@ final class AdminLoop {
             }
             connection.watch = (.milliseconds(request.milliseconds ?? 1000), now)
             show(connection, at: now)
-        } else if request.command.isChange {
+        } else if request.command.isSlow {
             guard server.changeWorker.take(connection.id, request, waiting: server.bounds.changes) else {
                 throw AdminRefusal(
                     .busy,
-                    "cannot queue the change because \(server.bounds.changes) wait already, which is the limit; try again"
+                    "cannot queue the \(request.command.isChange ? "change" : "census") because \(server.bounds.changes) requests wait already, which is the limit; try again"
                 )
             }
             connection.isBusy = true

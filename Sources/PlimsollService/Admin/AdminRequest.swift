@@ -13,6 +13,8 @@ package struct AdminRequest: Sendable, Hashable, Codable {
         case tasks
         /// Explains the last actions and their reasons, in sentences.
         case explain
+        /// Takes a census of the heap by type.
+        case heap
         /// Sends `status` repeatedly, until another request or the end of the connection.
         case watch
         /// Makes purgeables release memory. A change.
@@ -47,6 +49,8 @@ package struct AdminRequest: Sendable, Hashable, Codable {
     package var milliseconds: Int?
     /// For `explain`: the number of last actions to explain, from 1 to 256; all by default.
     package var last: Int?
+    /// For `heap`: the number of the largest types to list, from 1 to 1000; 40 by default.
+    package var rows: Int?
     /// For `activate`: the payload of the request, as text. The handler receives the UTF-8 bytes. Empty by default.
     package var payload: String?
 
@@ -56,7 +60,7 @@ package struct AdminRequest: Sendable, Hashable, Codable {
 
 extension AdminRequest {
     enum CodingKeys: String, CodingKey, CaseIterable {
-        case command, name, group, tag, upTo, all, bytes, level, seconds, milliseconds, last, payload
+        case command, name, group, tag, upTo, all, bytes, level, seconds, milliseconds, last, rows, payload
     }
 
     private struct AnyKey: CodingKey {
@@ -104,6 +108,7 @@ extension AdminRequest {
             try value(.bytes, "a whole number"), try value(.milliseconds, "a whole number"),
             try value(.last, "a whole number")
         )
+        rows = try value(.rows, "a whole number")
         seconds = try value(.seconds, "a number")
         payload = try value(.payload, "text")
     }
@@ -117,6 +122,7 @@ extension AdminRequest.Command {
         switch self {
         case .status, .caches, .tasks: []
         case .explain: [.last]
+        case .heap: [.rows]
         case .watch: [.milliseconds]
         case .purge: [.name, .group, .tag, .upTo, .all, .bytes]
         case .simulate: [.level, .seconds]
@@ -128,10 +134,13 @@ extension AdminRequest.Command {
     /// True if the command changes anything.
     package var isChange: Bool {
         switch self {
-        case .status, .caches, .tasks, .explain, .watch: false
+        case .status, .caches, .tasks, .explain, .heap, .watch: false
         case .purge, .simulate, .limit, .activate: true
         }
     }
+
+    /// True if the answer may take long, so that another thread than that of the sockets carries out the command.
+    var isSlow: Bool { isChange || self == .heap }
 }
 
 /// The reason why a request was not carried out.

@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollHeap
 import PlimsollLifecycle
 import PlimsollTesting
 import Synchronization
@@ -36,6 +37,21 @@ import Testing
             #expect(tasks.running == 1)
             #expect(tasks.oldest.map(\.name) == ["export"])
             task.end()
+        }
+    }
+
+    @Test func `heap lists the largest types of the process, and then what has grown`() async throws {
+        try await AdminFixture.run { fixture in
+            // A census is read, and needs no permission for changes.
+            let answer = try fixture.answer(#"{"command":"heap","rows":5}"#), heap = try #require(answer.heap)
+            #expect(answer.process == getpid() && heap.census.rows.count == 5 && heap.types > 100)
+            #expect(heap.growth == nil && heap.growthSeconds == nil && heap.census.coverage > 0)
+            let kept = [UInt64](repeating: 1, count: 4 << 20)
+            let again = try #require(try fixture.answer(#"{"command":"heap"}"#).heap), growth = try #require(again.growth)
+            #expect(again.census.rows.count == 40 && (again.growthSeconds ?? -1) >= 0)
+            #expect((growth.first { $0.name == "_ContiguousArrayStorage<UInt64>" }?.usedBytes ?? 0) >= 32 << 20)
+            withExtendedLifetime(kept) {}
+            #expect(try fixture.answer(#"{"command":"heap","rows":0}"#).error == "\"rows\" is 0; allowed is 1 to 1000")
         }
     }
 
@@ -165,7 +181,7 @@ import Testing
         ("{}", "a request needs a \"command\""), (#"{"command":5}"#, "\"command\" must be text"), (#"{"command":null}"#, "\"command\" must be text"),
         (
             #"{"command":"dance"}"#,
-            "unknown command \"dance\"; known commands are status, caches, tasks, explain, watch, purge, simulate, limit, activate"
+            "unknown command \"dance\"; known commands are status, caches, tasks, explain, heap, watch, purge, simulate, limit, activate"
         ),
         (#"{"command":"status","verbose":true}"#, "status does not take \"verbose\"; it takes nothing"),
         (#"{"command":"purge","byts":1}"#, "purge does not take \"byts\"; it takes \"name\", \"group\", \"tag\", \"upTo\", \"all\", \"bytes\""),

@@ -1,10 +1,4 @@
-import CPlimsollHeap
-import Synchronization
-import Testing
-
-@testable import PlimsollHeap
-
-// Kinds of objects that only these tests make.
+// Kinds of objects that only a planted heap has.
 class PlantedBase { var number = 1 }
 final class PlantedSub: PlantedBase { var more: (Int, Int, Int) = (1, 2, 3) }
 final class PlantedPair<First, Second> {
@@ -63,7 +57,9 @@ struct PlantedHeap {
         keep(count / 3 + 1) { _ in PlantedOuter<any PlantedProtocol.Type>.Inner(PlantedConformance.self) }
         keep(count / 3 + 2) { _ in PlantedPair(part, PlantedChoice.none) }
         keep(count / 4) { _ in PlantedBase.InExtension() }
-        keep(count / 4 + 1) { _ in unsafeDowncast(PlantedBuffer.create(minimumCapacity: 300) { _ in 1 }, to: PlantedBuffer.self) }
+        keep(count / 4 + 1) { _ in
+            unsafeDowncast(PlantedBuffer.create(minimumCapacity: 300) { _ in 1 }, to: PlantedBuffer.self)
+        }
         keep(count / 4 + 2) { _ in PlantedOwner(bytes: 2000) }
         keep(count / 5) { _ in PlantedPair<any Error, AnyObject?>(PlantedError.first, nil) }
         keep(count / 5 + 1) { number in PlantedPair<(Int) -> PlantedChoice, Any?>({ .some($0) }, nil) }
@@ -77,7 +73,8 @@ struct PlantedHeap {
         keep(count / 8, storage: "_DictionaryStorage<Int, \(censusName(PlantedChoice.self))>") { number in
             Dictionary(uniqueKeysWithValues: (0..<12).map { ($0 + number, PlantedChoice.some($0)) })
         }
-        keep(count / 8 + 1, storage: "_DictionaryStorage<String, \(censusName(PlantedOuter<UInt16>.Part.self))>") { number in
+        keep(count / 8 + 1, storage: "_DictionaryStorage<String, \(censusName(PlantedOuter<UInt16>.Part.self))>") {
+            number in
             ["a key that is longer than fifteen bytes \(number)": part]
         }
         keep(count / 9, storage: "_SetStorage<\(censusName(PlantedKey.self))>") { number in
@@ -87,7 +84,8 @@ struct PlantedHeap {
             let base = PlantedKey(number: number), sub = PlantedPair(number, base)
             closures.append { sub.first + base.number }
         }
-        truth["closure capturing \(censusName(PlantedPair<Int, PlantedKey>.self)), \(censusName(PlantedKey.self))"] = count / 10
+        truth["closure capturing \(censusName(PlantedPair<Int, PlantedKey>.self)), \(censusName(PlantedKey.self))"] =
+            count / 10
         truth[censusName(PlantedPair<Int, PlantedKey>.self)] = count / 10
     }
 }

@@ -1,0 +1,41 @@
+import Plimsoll
+package import PlimsollHeap
+import Synchronization
+
+/// A census of the heap as an admin endpoint tells it.
+package struct HeapStatus: Sendable, Hashable, Codable {
+    /// The census, with the largest rows only.
+    package var census: HeapCensus
+    /// Number of types in the heap.
+    package var types: Int
+    /// What has grown since the census before, the most grown first; `nil` for the first census of the process.
+    package var growth: [HeapCensus.Row]?
+    /// Seconds since the census before.
+    package var growthSeconds: Double?
+}
+
+/// The last census that was asked for, to tell what has grown by the next.
+final class HeapHistory: Sendable {
+    private let last = Mutex<(census: HeapCensus, at: Duration)?>(nil)
+    private let time: Timekeeper
+
+    init(time: Timekeeper) { self.time = time }
+
+    /// Takes a census. Blocks the calling thread meanwhile.
+    func take(rows: Int) throws(AdminRefusal) -> HeapStatus {
+        var census: HeapCensus
+        do throws(HeapCensusError) { census = try HeapCensus.take() } catch {
+            throw AdminRefusal(.failed, error.description)
+        }
+        let now = time.elapsed()
+        let before = last.withLock { last in
+            defer { last = (census, now) }
+            return last
+        }
+        let types = census.rows.count
+        let growth = before.map { Array(census.growth(since: $0.census).prefix(rows)) }
+        census.rows = Array(census.rows.prefix(rows))
+        let seconds = before.map { (now - $0.at).inSeconds }
+        return HeapStatus(census: census, types: types, growth: growth, growthSeconds: seconds)
+    }
+}

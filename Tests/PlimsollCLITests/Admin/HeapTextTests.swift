@@ -1,0 +1,42 @@
+import Plimsoll
+import Testing
+
+@testable import PlimsollCLI
+@testable import PlimsollHeap
+@testable import PlimsollService
+
+/// Text of `plimsoll heap`.
+@Suite struct HeapTextTests {
+    private let row = HeapCensus.Row(name: "Shop.Order", count: 12_000, bytes: 576_000, ownedBlocks: 3, ownedBytes: 30_000)
+    private let array = HeapCensus.Row(
+        name: "_ContiguousArrayStorage<Shop.\u{1B}Order>", count: 1, bytes: 262_144, usedBytes: 96_000, capacityBytes: 262_112,
+        ownedBlocks: 0, ownedBytes: 0)
+
+    private func census(_ way: HeapCensus.Way) -> HeapCensus {
+        HeapCensus(
+            way: way, rows: [row, array], namedBytes: 838_144, ownedBytes: 30_000, unnamedBytes: 120_000, freeBytes: 4096,
+            lostBytes: 0, processorSeconds: 0.012)
+    }
+
+    @Test func `the share that is named comes first, then the types`() {
+        #expect(
+            HeapText.text(HeapStatus(census: census(.chunks), types: 2)) == """
+                87.9 % of 965 KiB in use are named or owned: 819 KiB named, 29 KiB owned, 117 KiB of C and others; 4 KiB free; \
+                by malloc's chunks, 12 ms of processor time
+                  bytes   owned  count  filled  type
+                563 KiB  29 KiB  12000       -  Shop.Order
+                256 KiB       -      1  36.6 %  _ContiguousArrayStorage<Shop.\u{FFFD}Order>
+                """)
+    }
+
+    @Test func `growth and what is left out are told`() {
+        var grown = row, shrunk = array
+        (grown.count, shrunk.usedBytes) = (7, -4096)
+        var status = HeapStatus(census: census(.scan), types: 90, growth: [grown, shrunk], growthSeconds: 61)
+        let text = HeapText.text(status)
+        #expect(text.contains("by a scan, which sees no blocks without a header") && text.contains("\nand 88 types more\n"))
+        #expect(text.contains("grown in the 61 s since the census before\n") && text.contains("29 KiB      7"))
+        status.growth = []
+        #expect(HeapText.text(status).hasSuffix("grown in the 61 s since the census before: nothing"))
+    }
+}
