@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test func `twenty planted kinds are counted exactly, and named as Swift names them`() async throws {
-        let planted = PlantedHeap(5000), found = rows(try await census())
+        let planted = PlantedHeap(2000), found = rows(try await census())
         #expect(planted.truth.count == 20)
         for (name, count) in planted.truth {
             #expect(found[name]?.count == count, "\(name)")
@@ -106,7 +106,7 @@ import Testing
 
     @Test func `a census while threads allocate and free loses little and miscounts nothing that stays`() async throws {
         let planted = PlantedHeap(500), isOver = Atomic(false), seed = newSeed()
-        let threads = 3, ended = Counter()
+        let threads = 2, ended = Counter()
         for index in 0..<threads {
             let isStarted = Thread.start("churn") {
                 var random = SeededGenerator(seed: seed &+ UInt64(index)), held: [Any] = []
@@ -119,7 +119,7 @@ import Testing
             }
             precondition(isStarted)
         }
-        for _ in 0..<20 {
+        for _ in 0..<4 {
             let census = try await census(), found = rows(census)
             for (name, count) in planted.truth where !name.hasSuffix("PlantedSub") { #expect(found[name]?.count == count, "\(name)") }
             #expect(census.lostBytes < census.usedBytes / 100)

@@ -8,7 +8,8 @@ enum HeapText {
     static func text(_ status: HeapStatus) -> String {
         let census = status.census
         let rows = census.rows.map { row($0, bytes: { ByteCount($0).description }) }
-        var parts = [head(census), table(rows)]
+        let declared = "registered caches and purgeables declare \(ByteCount(status.declaredBytes))"
+        var parts = [head(census), declared, table(rows)]
         if status.types > census.rows.count { parts.append("and \(status.types - census.rows.count) types more") }
         if let growth = status.growth, let seconds = status.growthSeconds {
             parts.append("")

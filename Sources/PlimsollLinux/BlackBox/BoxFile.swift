@@ -29,9 +29,11 @@ package final class BoxFile: Sendable {
         let path = StateDirectory.absolute(path)
         let file = kernel.open(path, .locking)
         guard file >= 0 else { throw BoxFileError("open", path, -file) }
+        var isLocked = false
         do throws(BoxFileError) {
             let held = kernel.lock(file)
             guard held == 0 else { throw BoxFileError("lock", path, -held) }
+            isLocked = true
             guard kernel.isOwn(file) else {
                 throw BoxFileError(foreign: path, "it belongs to another user, or others may write to it")
             }
@@ -43,6 +45,7 @@ package final class BoxFile: Sendable {
             else { throw BoxFileError("map", path, errno) }
             self.memory = memory
         } catch {
+            if isLocked { kernel.unlock(file) }
             kernel.close(file)
             throw error
         }
@@ -124,8 +127,10 @@ package final class BoxFile: Sendable {
         guard file >= 0 else { throw BoxFileError("read", path, -file) }
         defer { kernel.close(file) }
         let bytes = try contents(file, path, kernel)
-        // The lock is gone when the file is closed.
-        let isLiving = kernel.lock(file) == -EWOULDBLOCK
+        let held = kernel.lock(file)
+        // Closing does not unlock a file that a child which is being started still has.
+        if held == 0 { kernel.unlock(file) }
+        let isLiving = held == -EWOULDBLOCK
         do throws(BoxContents.Damage) { return (try BoxContents(bytes), isLiving) } catch {
             throw BoxFileError(foreign: path, error.description)
         }

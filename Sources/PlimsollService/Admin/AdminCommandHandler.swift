@@ -69,7 +69,8 @@ struct AdminCommandHandler: Sendable {
                 answer.sentences = AdminExplanation(manager.status, last: request.last ?? .max).sentences
             case .heap:
                 sign(&answer)
-                answer.heap = try heap.take(rows: request.rows ?? 40)
+                let declared = manager.status.holders.reduce(0) { $0 &+ $1.heldBytes }
+                answer.heap = try heap.take(rows: request.rows ?? 40, declared: declared)
             case .purge: answer.report = try purge(request)
             case .simulate:
                 let (level, _) = try simulate(request)

@@ -8,6 +8,8 @@ package struct HeapStatus: Sendable, Hashable, Codable {
     package var census: HeapCensus
     /// Number of types in the heap.
     package var types: Int
+    /// Bytes that the registered caches and other purgeables say they hold on the heap.
+    package var declaredBytes: Int
     /// What has grown since the census before, the most grown first; `nil` for the first census of the process.
     package var growth: [HeapCensus.Row]?
     /// Seconds since the census before.
@@ -22,7 +24,7 @@ final class HeapHistory: Sendable {
     init(time: Timekeeper) { self.time = time }
 
     /// Takes a census. Blocks the calling thread meanwhile.
-    func take(rows: Int) throws(AdminRefusal) -> HeapStatus {
+    func take(rows: Int, declared: Int) throws(AdminRefusal) -> HeapStatus {
         var census: HeapCensus
         do throws(HeapCensusError) { census = try HeapCensus.take() } catch {
             throw AdminRefusal(.failed, error.description)
@@ -36,6 +38,7 @@ final class HeapHistory: Sendable {
         let growth = before.map { Array(census.growth(since: $0.census).prefix(rows)) }
         census.rows = Array(census.rows.prefix(rows))
         let seconds = before.map { (now - $0.at).inSeconds }
-        return HeapStatus(census: census, types: types, growth: growth, growthSeconds: seconds)
+        return HeapStatus(
+            census: census, types: types, declaredBytes: declared, growth: growth, growthSeconds: seconds)
     }
 }

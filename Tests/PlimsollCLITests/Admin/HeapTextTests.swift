@@ -20,9 +20,10 @@ import Testing
 
     @Test func `the share that is named comes first, then the types`() {
         #expect(
-            HeapText.text(HeapStatus(census: census(.chunks), types: 2)) == """
+            HeapText.text(HeapStatus(census: census(.chunks), types: 2, declaredBytes: 700_000)) == """
                 87.9 % of 965 KiB in use are named or owned: 819 KiB named, 29 KiB owned, 117 KiB of C and others; 4 KiB free; \
                 by malloc's chunks, 12 ms of processor time
+                registered caches and purgeables declare 684 KiB
                   bytes   owned  count  filled  type
                 563 KiB  29 KiB  12000       -  Shop.Order
                 256 KiB       -      1  36.6 %  _ContiguousArrayStorage<Shop.\u{FFFD}Order>
@@ -32,7 +33,7 @@ import Testing
     @Test func `growth and what is left out are told`() {
         var grown = row, shrunk = array
         (grown.count, shrunk.usedBytes) = (7, -4096)
-        var status = HeapStatus(census: census(.scan), types: 90, growth: [grown, shrunk], growthSeconds: 61)
+        var status = HeapStatus(census: census(.scan), types: 90, declaredBytes: 0, growth: [grown, shrunk], growthSeconds: 61)
         let text = HeapText.text(status)
         #expect(text.contains("by a scan, which sees no blocks without a header") && text.contains("\nand 88 types more\n"))
         #expect(text.contains("grown in the 61 s since the census before\n") && text.contains("29 KiB      7"))

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Plimsoll
+import Synchronization
 import TestSupport
 import Testing
 
@@ -50,6 +51,23 @@ import Testing
             #expect(lstat(file, &status) == 0 && status.st_mode & 0o777 == 0o600)
             #expect(status.st_size == BoxFile.size && Int(status.st_blocks) * 512 >= BoxFile.size)
         }
+    }
+
+    @Test func `no lock outlives a call, even where a child that is being started has the file`() throws {
+        let kernel = StateDirectoryStripeTests.WatchedKernel()
+        _ = try run(.zero)
+        #expect(try !BoxFile.read(path, kernel: kernel).isLiving)
+        #expect(kernel.state.withLock { $0.locks.isEmpty })
+        try "foreign".write(toFile: path, atomically: true, encoding: .utf8)
+        #expect(error(kernel: kernel) != nil)
+        #expect(kernel.state.withLock { $0.locks.isEmpty })
+        try FileManager.default.removeItem(atPath: path)
+        do {
+            let box = try BoxFile(path, kernel: kernel)
+            #expect(kernel.state.withLock { $0.locks.count == 1 })
+            withExtendedLifetime(box) {}
+        }
+        #expect(kernel.state.withLock { $0.locks.isEmpty })
     }
 
     @Test func `a record that a process writes is read as that of a living one`() throws {

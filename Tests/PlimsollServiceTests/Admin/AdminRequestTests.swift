@@ -45,6 +45,7 @@ import Testing
             // A census is read, and needs no permission for changes.
             let answer = try fixture.answer(#"{"command":"heap","rows":5}"#), heap = try #require(answer.heap)
             #expect(answer.process == getpid() && heap.census.rows.count == 5 && heap.types > 100)
+            #expect(heap.declaredBytes == 600_000)
             #expect(heap.growth == nil && heap.growthSeconds == nil && heap.census.coverage > 0)
             let kept = [UInt64](repeating: 1, count: 4 << 20)
             let again = try #require(try fixture.answer(#"{"command":"heap"}"#).heap), growth = try #require(again.growth)
