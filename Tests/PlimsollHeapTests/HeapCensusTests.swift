@@ -44,7 +44,9 @@ import Testing
     @Test func `closures are named by what they capture`() async throws {
         struct Captured { var numbers = (1, 2, 3, 4) }
         func generic<each Value>(_ values: repeat each Value) -> () -> Int {
-            { var count = 0; repeat ((each values) is Int ? (count += 1) : ()); return count }
+            {
+                var count = 0; repeat ((each values) is Int ? (count += 1) : ()); return count
+            }
         }
         let object = PlantedSub(), value = Captured(), texts = ["a": [1.5]] as [String: [Double]], pair: (Int, UInt8)? = (1, 2)
         weak let held = object
@@ -52,7 +54,9 @@ import Testing
         // The runtime's own parser of such names ends the process at the generic one.
         let closures: [() -> Int] = [
             { object.more.0 + value.numbers.0 }, { texts.count + (pair?.0 ?? 0) }, { held == nil ? 1 : 2 },
-            { changed += 1; return changed }, generic(1, "two", 3.0),
+            {
+                changed += 1; return changed
+            }, generic(1, "two", 3.0),
         ]
         let found = rows(try await census()), sub = censusName(PlantedSub.self)
         #expect(found.keys.contains { $0.hasPrefix("closure capturing \(sub), ") && $0.hasSuffix("Captured") })

@@ -41,16 +41,23 @@ import Testing
     }
 
     @Test func `heap lists the largest types of the process, and then what has grown`() async throws {
+        struct Grown { var numbers = (1, 2) }
         try await AdminFixture.run { fixture in
+            // On a thread of its own: a census takes seconds where other tests take theirs.
+            func ask(_ line: String) async throws -> AdminAnswer {
+                try await withCheckedThrowingContinuation { done in
+                    precondition(Thread.start("ask") { done.resume(with: Result { try fixture.answer(line) }) })
+                }
+            }
             // A census is read, and needs no permission for changes.
-            let answer = try fixture.answer(#"{"command":"heap","rows":5}"#), heap = try #require(answer.heap)
+            let answer = try await ask(#"{"command":"heap","rows":5}"#), heap = try #require(answer.heap)
             #expect(answer.process == getpid() && heap.census.rows.count == 5 && heap.types > 100)
             #expect(heap.declaredBytes == 600_000)
             #expect(heap.growth == nil && heap.growthSeconds == nil && heap.census.coverage > 0)
-            let kept = [UInt64](repeating: 1, count: 4 << 20)
-            let again = try #require(try fixture.answer(#"{"command":"heap"}"#).heap), growth = try #require(again.growth)
+            let kept = [Grown](repeating: Grown(), count: 4 << 20)
+            let again = try #require(try await ask(#"{"command":"heap"}"#).heap), growth = try #require(again.growth)
             #expect(again.census.rows.count == 40 && (again.growthSeconds ?? -1) >= 0)
-            #expect((growth.first { $0.name == "_ContiguousArrayStorage<UInt64>" }?.usedBytes ?? 0) >= 32 << 20)
+            #expect(growth.first { $0.name.hasSuffix("Grown>") }?.usedBytes == 64 << 20)
             withExtendedLifetime(kept) {}
             #expect(try fixture.answer(#"{"command":"heap","rows":0}"#).error == "\"rows\" is 0; allowed is 1 to 1000")
         }
