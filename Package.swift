@@ -211,7 +211,8 @@ let package = Package(
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
-                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollHeap",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
+                "PlimsollHeap",
                 "PlimsollTesting",
                 "PlimsollDemos",
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
@@ -223,7 +224,8 @@ let package = Package(
         .executableTarget(
             name: "plimsoll-bench",
             dependencies: [
-                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollHeap",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
+                "PlimsollHeap",
                 "PlimsollTesting",
                 "PlimsollDemos",
                 // `hostile` kills a supervisor as the tests do.
@@ -286,7 +288,8 @@ let package = Package(
         .testTarget(
             name: "PlimsollServiceTests",
             dependencies: [
-                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollLinux", "PlimsollHeap",
+                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollLinux",
+                "PlimsollHeap",
                 "PlimsollSupervisor",
                 "PlimsollTesting",
                 "CAllocationCounter", "TestSupport",
@@ -302,7 +305,9 @@ let package = Package(
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollHeapTests",
-            dependencies: ["PlimsollHeap", "plimsoll-bench", "Plimsoll", "PlimsollTesting", "TestSupport"],
+            dependencies: [
+                "PlimsollHeap", "plimsoll-bench", "Plimsoll", "PlimsollTesting", "CAllocationCounter", "TestSupport",
+            ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollSupervisorTests",

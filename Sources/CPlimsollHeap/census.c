@@ -1,12 +1,12 @@
 // The census: memory for it, the two passes, the results.
 #include "internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #ifdef PLIMSOLL_LINUX
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,9 +23,28 @@ static void *part(plimsoll_census *heap, size_t *used, size_t size) {
     return place;
 }
 
+static void detach(plimsoll_census *heap) {
+    if (heap->memory >= 0) close(heap->memory);
+    if (heap->pagemap >= 0) close(heap->pagemap);
+    heap->memory = heap->pagemap = -1;
+}
+
+/// Opens the process's own memory. Returns 0 or an errno.
+static int attach(plimsoll_census *heap) {
+    detach(heap);
+    heap->pid = getpid();
+    heap->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    uint64_t own = 42, read = 0;
+    if (heap_read(heap, (uint64_t)&own, &read, sizeof read) && read == own) return 0;
+    // A container's rules may forbid process_vm_readv.
+    heap->memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    if (heap->memory < 0) return errno;
+    return heap_read(heap, (uint64_t)&own, &read, sizeof read) && read == own ? 0 : errno;
+}
+
 plimsoll_census *plimsoll_census_open(int *failure) {
     *failure = ENOTSUP;
-    if (sysconf(_SC_PAGESIZE) != PAGE) return NULL;
+    if (sysconf(_SC_PAGESIZE) != PAGE || HAS_SANITIZER) return NULL;
     size_t size = rounded(sizeof(plimsoll_census)) + rounded(WINDOW + PAGE) + rounded(MAX_REGIONS * sizeof(struct region))
         + rounded(MAPS_TEXT) + rounded(MAX_TYPES * sizeof(struct plimsoll_census_type))
         + rounded(TYPE_SLOTS * sizeof(uint16_t)) + 2 * rounded(RAW_SLOTS * sizeof(struct raw)) + RAW_FILTER_BITS / 8;
@@ -42,25 +61,15 @@ plimsoll_census *plimsoll_census_open(int *failure) {
     heap->raws = part(heap, &used, RAW_SLOTS * sizeof(struct raw));
     heap->spare_raws = part(heap, &used, RAW_SLOTS * sizeof(struct raw));
     heap->raw_filter = part(heap, &used, RAW_FILTER_BITS / 8);
-    heap->pid = getpid();
-    heap->memory = -1;
-    heap->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    uint64_t own = 42, read = 0;
-    if (!heap_read(heap, (uint64_t)&own, &read, sizeof read) || read != own) {
-        // A container's rules may forbid process_vm_readv.
-        heap->memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-        if (heap->memory < 0 || !heap_read(heap, (uint64_t)&own, &read, sizeof read)) {
-            *failure = errno;
-            plimsoll_census_close(heap);
-            return NULL;
-        }
-    }
-    return heap;
+    heap->memory = heap->pagemap = -1;
+    *failure = attach(heap);
+    if (*failure == 0) return heap;
+    plimsoll_census_close(heap);
+    return NULL;
 }
 
 void plimsoll_census_close(plimsoll_census *heap) {
-    if (heap->memory >= 0) close(heap->memory);
-    if (heap->pagemap >= 0) close(heap->pagemap);
+    detach(heap);
     munmap(heap, heap->mapped);
 }
 
@@ -68,6 +77,7 @@ bool plimsoll_census_has_chunks(plimsoll_census *heap) {
     // A block may have 16 bytes more than a chunk for it needs. A thread caches seven blocks of a size.
     enum { SIZE = 1000, CHUNK = 1008, CACHED = 40, BLOCKS = 9 };
     uint64_t size = 0, keys[2] = {0, 0};
+    if (heap->pid != getpid()) attach(heap);
     char *blocks[BLOCKS] = {malloc(SIZE)};
     bool has_header = blocks[0] && heap_read(heap, (uint64_t)blocks[0] - 8, &size, sizeof size)
         && ((size & ~7ull) == CHUNK || (size & ~7ull) == CHUNK + 16);
@@ -136,7 +146,9 @@ static void clear(plimsoll_census *heap) {
 int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
     uint64_t begin = processor_time();
     clear(heap);
-    int failure = heap_read_regions(heap);
+    // A forked child has the files of its parent.
+    int failure = heap->pid == getpid() ? 0 : attach(heap);
+    if (failure == 0) failure = heap_read_regions(heap);
     if (failure) return failure;
     if (way == PLIMSOLL_CENSUS_CHUNKS) {
         heap_walk_chunks(heap, count);
@@ -164,8 +176,6 @@ const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *
 struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap) { return heap->totals; }
 
 #else
-
-#include <errno.h>
 
 plimsoll_census *plimsoll_census_open(int *failure) {
     *failure = ENOTSUP;
@@ -200,4 +210,7 @@ bool plimsoll_census_image(plimsoll_census *heap, uint64_t address, char *path, 
 
 #endif
 
-void plimsoll_census_explain(int failure, char *text, size_t size) { snprintf(text, size, "%s", strerror(failure)); }
+void plimsoll_census_explain(int failure, char *text, size_t size) {
+    if (failure == ENOTSUP) snprintf(text, size, "Linux, pages of 4 KiB and no sanitizer are needed");
+    else snprintf(text, size, "%s", strerror(failure));
+}

@@ -26,6 +26,13 @@ enum {
     HEAD = 64,
 };
 
+// A sanitizer has a malloc of its own, and terabytes of shadow memory.
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+#define HAS_SANITIZER \
+    (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer))
+
 /// A mapping of the process, from /proc/self/maps.
 struct region {
     uint64_t begin, end;

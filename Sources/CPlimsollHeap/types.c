@@ -208,6 +208,8 @@ struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned 
     bool is_counted = is_reference_count(word(head, 8));
     // Under a scan only a reference count tells an object from a word that looks like one.
     if (!is_counted && room == 0) return NULL;
+    // A virtual table of C++ lies in a program or library. Other words cost no further look.
+    if (!is_counted && !is_in_file(heap, metadata)) return NULL;
     struct plimsoll_census_type *type = lookup(heap, metadata);
     if (!type || (!is_counted && type->kind != PLIMSOLL_CENSUS_CPP)) return NULL;
     return fits(type, room) ? type : NULL;

@@ -194,7 +194,7 @@ static uint64_t size_of(const struct plimsoll_census_type *type, const unsigned 
     case PLIMSOLL_CENSUS_SET:
         // A bit for each bucket, then keys, then values.
         capacity = 1ull << (head[32] & 31);
-        return 64 + (capacity + 63) / 64 * 8 + capacity * ((uint64_t)type->stride + type->value_stride);
+        return (type->shape == PLIMSOLL_CENSUS_SET ? 56 : 64) + (capacity + 63) / 64 * 8 + capacity * ((uint64_t)type->stride + type->value_stride);
     }
     return 0;
 }

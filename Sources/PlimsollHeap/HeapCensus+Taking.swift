@@ -32,8 +32,8 @@ private struct CensusTaker: ~Copyable {
         guard let heap else {
             throw HeapCensusError(
                 description: """
-                    cannot take a census of the heap because the process may not read its own memory through the kernel \
-                    (\(Self.text(failure))); allow process_vm_readv or /proc/self/mem
+                    cannot take a census of the heap because the process cannot read its own memory through the kernel: \
+                    \(Self.text(failure)); where that is forbidden, allow process_vm_readv or /proc/self/mem
                     """)
         }
         let canary = HeapCanary()

@@ -43,7 +43,8 @@ struct MangledName {
 
     private static let standard: [Character: String] = [
         "a": "Array", "b": "Bool", "D": "Dictionary", "d": "Double", "f": "Float", "h": "Set", "i": "Int",
-        "J": "Character", "N": "ClosedRange", "n": "Range", "P": "UnsafePointer", "p": "UnsafeMutablePointer", "q": "Optional",
+        "J": "Character", "N": "ClosedRange", "n": "Range", "P": "UnsafePointer", "p": "UnsafeMutablePointer",
+        "q": "Optional",
         "R": "UnsafeBufferPointer", "r": "UnsafeMutableBufferPointer", "S": "String", "s": "Substring", "u": "UInt",
         "V": "UnsafeRawPointer", "v": "UnsafeMutableRawPointer", "W": "UnsafeRawBufferPointer",
         "w": "UnsafeMutableRawBufferPointer",

@@ -1,3 +1,4 @@
+import CAllocationCounter
 import Foundation
 import Plimsoll
 import PlimsollTesting
@@ -9,7 +10,8 @@ import Testing
 @testable import plimsoll_bench
 
 /// Censuses of the process that runs the tests, other tests included. Only kinds that this suite plants are counted.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct HeapCensusTests {
+@Suite(.serialized, .timeLimit(.minutes(5)), .needs(allocation_count_works(), "a sanitizer is in front of malloc"))
+struct HeapCensusTests {
     private func rows(_ census: HeapCensus) -> [String: HeapCensus.Row] {
         Dictionary(census.rows.map { ($0.name, $0) }) { first, _ in first }
     }

@@ -6,6 +6,10 @@ public import Testing
 /// leaves the pool to the work that is waited for.
 private let pacer = DispatchQueue(label: "plimsoll.tests.waiting")
 
+/// Checks before a wait is given up. On a busy machine minutes may pass before the pool takes this task again, and the task that would make the
+/// condition hold waits in the same line.
+private let leastChecks = 100
+
 /// Suspends until `condition` holds, checking it once a millisecond, and records an issue when it does not in time.
 ///
 /// The limit only ends what would hang. No test may depend on how long a wait takes.
@@ -20,9 +24,11 @@ public func until(
     _ condition: () async throws -> Bool
 ) async rethrows -> Bool {
     let end = ContinuousClock.now + limit
+    var checks = 0
     while true {
         if try await condition() { return true }
-        guard ContinuousClock.now < end else {
+        checks += 1
+        guard ContinuousClock.now < end || checks < leastChecks else {
             Issue.record("\(what()) did not come within \(limit)", sourceLocation: sourceLocation)
             return false
         }
@@ -46,8 +52,10 @@ public func blockUntil(
     _ condition: () throws -> Bool
 ) rethrows -> Bool {
     let end = ContinuousClock.now + limit
+    var checks = 0
     while !(try condition()) {
-        guard ContinuousClock.now < end else {
+        checks += 1
+        guard ContinuousClock.now < end || checks < leastChecks else {
             Issue.record("\(what()) did not come within \(limit)", sourceLocation: sourceLocation)
             return false
         }

@@ -123,17 +123,14 @@ struct HeapPartCommand: ParsableCommand {
         defer { churn.end() }
         let before = try HeapCensus.take()
         var kept: [Any] = [], closures: [() -> Int] = []
-        var array: [PlantedRecord] = [], cache: [String: PlantedRecord] = [:]
+        var leaked: [ObjectIdentifier] = [], array: [PlantedRecord] = [], cache: [String: PlantedRecord] = [:]
         let count = 60_000, expected: String
         switch leak {
         case .array:
             for number in 0..<count { array.append(PlantedRecord(number: number)) }
             expected = "_ContiguousArrayStorage<\(censusName(PlantedRecord.self))>"
         case .cycle:
-            for _ in 0..<count {
-                let node = PlantedNode()
-                node.next = node
-            }
+            leaked = (0..<count).map { _ in PlantedNode.leak() }
             expected = censusName(PlantedNode.self)
         case .cache:
             for number in 0..<count { cache["\(number)"] = PlantedRecord(number: number) }
@@ -148,7 +145,7 @@ struct HeapPartCommand: ParsableCommand {
         }
         let growth = try HeapCensus.take().growth(since: before)
         Output.line("# leak of kind \(leak.rawValue): \(growth.first?.name ?? "nothing") grew most")
-        withExtendedLifetime((planted, array, cache, closures)) {}
+        withExtendedLifetime((planted, leaked, array, cache, closures)) {}
         guard growth.first?.name.hasPrefix(expected) ?? false else { throw ExitCode.failure }
     }
 
@@ -217,4 +214,11 @@ struct PlantedRecord { var number: Int, more = (1, 2, 3, 4) }
 final class PlantedNode {
     var next: PlantedNode?
     var more = (1, 2, 3, 4)
+
+    /// The identity keeps the optimizer from removing an object that nothing reads.
+    @inline(never) static func leak() -> ObjectIdentifier {
+        let node = PlantedNode()
+        node.next = node
+        return ObjectIdentifier(node)
+    }
 }

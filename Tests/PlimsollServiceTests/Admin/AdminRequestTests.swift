@@ -1,9 +1,11 @@
+import CAllocationCounter
 import Glibc
 import Plimsoll
 import PlimsollHeap
 import PlimsollLifecycle
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import PlimsollService
@@ -40,7 +42,8 @@ import Testing
         }
     }
 
-    @Test func `heap lists the largest types of the process, and then what has grown`() async throws {
+    @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
+    func `heap lists the largest types of the process, and then what has grown`() async throws {
         struct Grown { var numbers = (1, 2) }
         try await AdminFixture.run { fixture in
             // On a thread of its own: a census takes seconds where other tests take theirs.
