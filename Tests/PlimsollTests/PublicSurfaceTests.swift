@@ -8,7 +8,8 @@ import Testing
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct PublicSurfaceTests {
     private static let folder = TidyTests.root.appendingPathComponent("docs/surface")
     private static let products = [
-        "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollFoundation", "PlimsollFoundationNetworking", "PlimsollJemalloc", "PlimsollHeap", "PlimsollService",
+        "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollFoundation", "PlimsollFoundationNetworking", "PlimsollJemalloc", "PlimsollHeap",
+        "PlimsollService",
         "PlimsollSupervisor",
         "PlimsollTesting", "PlimsollHummingbird", "PlimsollGRPC", "PlimsollNIO", "PlimsollGRDB", "PlimsollPostgreSQL", "PlimsollSpill",
     ]
