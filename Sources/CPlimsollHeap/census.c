@@ -88,7 +88,7 @@ bool plimsoll_census_has_chunks(plimsoll_census *heap) {
     for (int index = 0; index < BLOCKS; index++) {
         uint64_t address = (uint64_t)blocks[index];
         free(blocks[index]);
-        if (index < 2 && !heap_read(heap, address + 8, &keys[index], sizeof *keys)) return false;
+        if (index < 2) (void)heap_read(heap, address + 8, &keys[index], sizeof *keys);
     }
     heap->cache_key = keys[0] == keys[1] ? keys[0] : 0;
     return heap->cache_key != 0;

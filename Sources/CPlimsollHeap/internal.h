@@ -1,6 +1,6 @@
 // Parts of a census, for the files of this target.
-#ifndef CPLIMSOLL_CENSUS_INTERNAL_H
-#define CPLIMSOLL_CENSUS_INTERNAL_H
+#ifndef CPLIMSOLL_HEAP_INTERNAL_H
+#define CPLIMSOLL_HEAP_INTERNAL_H
 
 #define _GNU_SOURCE
 #include "CPlimsollHeap.h"
@@ -48,7 +48,7 @@ struct region {
 /// A block without a name, of which the owner is looked for.
 struct raw {
     uint64_t address;
-    /// Size in units of 16 bytes.
+    /// Size in units of 8 bytes, of which each size is a multiple.
     uint32_t units;
     /// Number of the owning type, plus one; 0 for none.
     uint32_t owner;
@@ -91,7 +91,7 @@ struct plimsoll_census {
 
 /// Reads memory of this process through the kernel.
 bool heap_read(plimsoll_census *heap, uint64_t address, void *into, size_t size);
-/// Returns `size` bytes at `address`, at most `HEAD`, or NULL. The pointer is valid until the next call. Pages that are
+/// Returns `size` bytes at `address`, less than a window. The pointer is valid until the next call. Pages that are
 /// swapped out or were never touched read as zeros, and stay as they are.
 const unsigned char *heap_peek(plimsoll_census *heap, uint64_t address, size_t size);
 /// Returns true if the page of `address` is in memory.

@@ -25,7 +25,7 @@ static void raise_least(plimsoll_census *heap) {
     for (size_t slot = 0; slot < RAW_SLOTS; slot++) {
         struct raw raw = heap->raws[slot];
         if (!raw.address) continue;
-        if (raw.units * 16ull >= heap->raw_least) insert(heap, heap->spare_raws, raw); else heap->totals.untabled_blocks++;
+        if (raw.units * 8ull >= heap->raw_least) insert(heap, heap->spare_raws, raw); else heap->totals.untabled_blocks++;
     }
     struct raw *full = heap->raws;
     heap->raws = heap->spare_raws;
@@ -42,7 +42,7 @@ void heap_add_raw(plimsoll_census *heap, uint64_t address, uint64_t bytes) {
         heap->totals.untabled_blocks++;
         return;
     }
-    uint64_t units = bytes / 16;
+    uint64_t units = bytes / 8;
     insert(heap, heap->raws, (struct raw){address, units > UINT32_MAX ? UINT32_MAX : (uint32_t)units, 0});
     if (address < heap->raw_begin) heap->raw_begin = address;
     if (address > heap->raw_end) heap->raw_end = address;
@@ -64,8 +64,8 @@ void heap_sum_raws(plimsoll_census *heap) {
     for (size_t slot = 0; slot < RAW_SLOTS; slot++) {
         struct raw raw = heap->raws[slot];
         if (!raw.address || !raw.owner) continue;
-        // The block's room: a chunk less the 8 bytes of its header.
-        uint64_t bytes = raw.units * 16ull + 8;
+        // Exactly the bytes that were added, or the difference below could fall under zero.
+        uint64_t bytes = raw.units * 8ull;
         heap->types[raw.owner - 1].owned_blocks++;
         heap->types[raw.owner - 1].owned_bytes += bytes;
         heap->totals.owned_blocks++;

@@ -218,23 +218,23 @@ struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned 
 void heap_add(struct plimsoll_census_type *type, const unsigned char *head, uint64_t bytes) {
     type->count++;
     type->bytes += bytes;
+    uint64_t used = word(head, 16), capacity = word(head, 24);
     switch ((enum plimsoll_census_shape)type->shape) {
-    case PLIMSOLL_CENSUS_PLAIN: break;
-    case PLIMSOLL_CENSUS_ARRAY:
-        // The lowest bit of the capacity is a flag.
-        type->used += word(head, 16);
-        type->capacity += word(head, 24) / 2;
-        break;
+    case PLIMSOLL_CENSUS_PLAIN: return;
+    // The lowest bit of the capacity is a flag.
+    case PLIMSOLL_CENSUS_ARRAY: capacity /= 2; break;
+    // The other way around, with flags in the upper 16 bits.
     case PLIMSOLL_CENSUS_STRING:
-        // Flags are in the upper 16 bits.
-        type->capacity += word(head, 16) & 0xffffffffffff;
-        type->used += word(head, 24) & 0xffffffffffff;
+        used = word(head, 24) & 0xffffffffffff;
+        capacity = word(head, 16) & 0xffffffffffff;
         break;
     case PLIMSOLL_CENSUS_DICTIONARY:
-    case PLIMSOLL_CENSUS_SET:
-        type->used += word(head, 16);
-        type->capacity += word(head, 24);
+    case PLIMSOLL_CENSUS_SET: break;
     }
+    // Counts that were read while another thread wrote may have any value.
+    if (used > capacity || capacity > bytes) return;
+    type->used += used;
+    type->capacity += capacity;
 }
 
 #endif

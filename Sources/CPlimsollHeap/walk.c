@@ -128,7 +128,7 @@ static const unsigned char *probe(plimsoll_census *heap, struct probes *probes, 
             to[count] = (struct iovec){probes->heads[index], HEADER};
             from[count++] = (struct iovec){(void *)(page + index * PAGE), HEADER};
         }
-        // What lies behind an unreadable page stays zero and is not taken for a block.
+        // Heads behind an unreadable page stay zero and are not taken for blocks.
         if (count) (void)process_vm_readv(heap->pid, to, count, from, count, 0);
     }
     return probes->heads[(page - probes->begin) / PAGE];

@@ -4,8 +4,8 @@
 // needs no stop of the other threads. Layouts are those of Swift 5.9 to 6.3 (include/swift/ABI/Metadata.h and
 // stdlib/public/SwiftShims/swift/shims/RefCount.h) and of glibc 2.34 to 2.42 (malloc/malloc.c, malloc/arena.c). The
 // caller checks them with objects of its own before it believes a census.
-#ifndef CPLIMSOLL_CENSUS_H
-#define CPLIMSOLL_CENSUS_H
+#ifndef CPLIMSOLL_HEAP_H
+#define CPLIMSOLL_HEAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,7 +10,7 @@ package struct HeapStatus: Sendable, Hashable, Codable {
     package var types: Int
     /// Bytes that the registered caches and other purgeables say they hold on the heap.
     package var declaredBytes: Int
-    /// What has grown since the census before, the most grown first; `nil` for the first census of the process.
+    /// Rows that have grown since the census before, the most grown first; `nil` for the first census of the process.
     package var growth: [HeapCensus.Row]?
     /// Seconds since the census before.
     package var growthSeconds: Double?
