@@ -42,33 +42,32 @@ final class BentKernel: EnvironmentKernel {
 
     /// Somebody sets the clock.
     func setClock(by step: Duration) {
-        let timer = state.withLock { state in
+        state.withLock { state in
             state.ahead += step
             state.rings = -Int(ECANCELED)
-            return state.timer
+            Self.ring(state.timer)
         }
-        ring(timer)
     }
 
     /// The time that the timer was set to has come.
     func reach(_ second: Int64) {
-        let timer = state.withLock { state in
+        state.withLock { state in
             state.seconds = second
             state.rings = 8
-            return state.timer
+            Self.ring(state.timer)
         }
-        ring(timer)
     }
 
     func send(_ message: String) {
-        let file = state.withLock { state in
+        state.withLock { state in
             state.messages.append(Array(message.utf8))
-            return state.uevents
+            Self.ring(state.uevents)
         }
-        ring(file)
     }
 
-    private func ring(_ file: Int32) {
+    /// Makes the file readable. Called under the lock, as the file is drained under the lock: a message that comes
+    /// between a look at an empty queue and the draining would never be read.
+    private static func ring(_ file: Int32) {
         guard file >= 0 else { return }
         var one = UInt64(1)
         _ = Glibc.write(file, &one, 8)
@@ -106,10 +105,10 @@ final class BentKernel: EnvironmentKernel {
         let answer: Int?? = state.withLock { state in
             guard file == state.timer else { return nil }
             defer { state.rings = nil }
+            _ = host.drain(file)
             return .some(state.rings)
         }
         guard let answer else { return host.receive(file, into: buffer) }
-        _ = host.drain(file)
         return answer ?? -Int(EAGAIN)
     }
 
@@ -151,11 +150,12 @@ final class BentKernel: EnvironmentKernel {
 
     func receiveUevent(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
         if let fault = fault() { return Int(fault) }
-        let message: [UInt8]? = state.withLock { $0.messages.isEmpty ? nil : $0.messages.removeFirst() }
-        guard let message else {
+        let message: [UInt8]? = state.withLock { state in
+            guard state.messages.isEmpty else { return state.messages.removeFirst() }
             _ = host.drain(file)
-            return -Int(EAGAIN)
+            return nil
         }
+        guard let message else { return -Int(EAGAIN) }
         for (index, byte) in message.enumerated() { buffer[index] = byte }
         return message.count
     }
