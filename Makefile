@@ -277,6 +277,8 @@ bench-requests: $(RELEASE) ## Budgets of requests: one of 1 GiB among 200 client
 	@$(REQUEST_BENCH) survive --plimsoll $(RELEASE) $(if $(DRAWING),--drawing "$(DRAWING)")
 	@$(REQUEST_BENCH) error
 	@$(REQUEST_BENCH) throughput --plimsoll $(RELEASE)
+	@$(BUILD) -c release --package-path Benchmarks/Requests --product web-server >&2
+	@$(REQUEST_BENCH) foreign --plimsoll $(RELEASE) --web-server $(dir $(REQUEST_BENCH))web-server
 
 bench-worth: $(BENCH) ## Memory divided among caches by worth, in proportion, and as well as can be; MIX=FILE, DRAWING=FILE
 	@$(BENCH) worth $${PLIMSOLL_TRACES:+--traces "$$PLIMSOLL_TRACES"} $(if $(MIX),--mix "$(MIX)") $(if $(DRAWING),--drawing "$(DRAWING)")

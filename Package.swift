@@ -306,7 +306,8 @@ let package = Package(
         .testTarget(
             name: "PlimsollHeapTests",
             dependencies: [
-                "PlimsollHeap", "plimsoll-bench", "Plimsoll", "PlimsollTesting", "CAllocationCounter", "TestSupport",
+                "PlimsollHeap", "plimsoll-bench", "Plimsoll", "PlimsollDemos", "PlimsollTesting", "CAllocationCounter",
+                "TestSupport",
             ],
             swiftSettings: rules),
         .testTarget(

@@ -14,7 +14,10 @@ func plimsoll(_ name: String) -> Target.Dependency { .product(name: name, packag
 
 let package = Package(
     name: "plimsoll-requests",
-    products: [.executable(name: "request-bench", targets: ["RequestBench"])],
+    products: [
+        .executable(name: "request-bench", targets: ["RequestBench"]),
+        .executable(name: "web-server", targets: ["WebServer"]),
+    ],
     dependencies: [
         .package(name: "plimsoll", path: "../..", traits: ["Hummingbird"]),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
@@ -31,7 +34,14 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
-            swiftSettings: rules)
+            swiftSettings: rules),
+        // A server that knows nothing of the library.
+        .executableTarget(
+            name: "WebServer",
+            dependencies: [
+                .product(name: "Hummingbird", package: "hummingbird"), .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: rules),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -7,7 +7,6 @@
 
 #ifdef PLIMSOLL_LINUX
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -29,20 +28,40 @@ static void detach(plimsoll_census *heap) {
     heap->memory = heap->pagemap = -1;
 }
 
-/// Opens the process's own memory. Returns 0 or an errno.
-static int attach(plimsoll_census *heap) {
-    detach(heap);
-    heap->pid = getpid();
-    heap->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    uint64_t own = 42, read = 0;
-    if (heap_read(heap, (uint64_t)&own, &read, sizeof read) && read == own) return 0;
-    // A container's rules may forbid process_vm_readv.
-    heap->memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-    if (heap->memory < 0) return errno;
-    return heap_read(heap, (uint64_t)&own, &read, sizeof read) && read == own ? 0 : errno;
+/// Returns 0 if a byte of the process can be read, or the errno.
+static int try_read(plimsoll_census *heap) {
+    char byte;
+    for (size_t index = 0; index < heap->region_count; index++) {
+        if (!heap->regions[index].is_readable || !heap->regions[index].is_file) continue;
+        errno = 0;
+        return heap_read(heap, heap->regions[index].begin, &byte, 1) ? 0 : errno ? errno : EIO;
+    }
+    // A process that is just becoming another program has no file mapped.
+    return EAGAIN;
 }
 
-plimsoll_census *plimsoll_census_open(int *failure) {
+bool plimsoll_census_is_readable(plimsoll_census *heap) { return try_read(heap) == 0; }
+
+/// Opens the memory of the process. Returns 0 or an errno.
+static int attach(plimsoll_census *heap) {
+    detach(heap);
+    if (!heap->is_other) heap->pid = getpid();
+    int failure = heap_read_regions(heap);
+    if (failure) return failure;
+    heap->pagemap = heap_open_file(heap, "pagemap");
+    failure = try_read(heap);
+    if (failure == 0) return 0;
+    // A container's rules may forbid process_vm_readv.
+    heap->memory = heap_open_file(heap, "mem");
+    return heap->memory < 0 ? errno : try_read(heap);
+}
+
+/// A forked child has the files of its parent.
+static int attach_again(plimsoll_census *heap) {
+    return heap->is_other || heap->pid == getpid() ? 0 : attach(heap);
+}
+
+plimsoll_census *plimsoll_census_open(int process, int *failure) {
     *failure = ENOTSUP;
     if (sysconf(_SC_PAGESIZE) != PAGE || HAS_SANITIZER) return NULL;
     size_t size = rounded(sizeof(plimsoll_census)) + rounded(WINDOW + PAGE) + rounded(MAX_REGIONS * sizeof(struct region))
@@ -62,6 +81,8 @@ plimsoll_census *plimsoll_census_open(int *failure) {
     heap->spare_raws = part(heap, &used, RAW_SLOTS * sizeof(struct raw));
     heap->raw_filter = part(heap, &used, RAW_FILTER_BITS / 8);
     heap->memory = heap->pagemap = -1;
+    heap->is_other = process != 0 && process != getpid();
+    heap->pid = process;
     *failure = attach(heap);
     if (*failure == 0) return heap;
     plimsoll_census_close(heap);
@@ -77,7 +98,8 @@ bool plimsoll_census_has_chunks(plimsoll_census *heap) {
     // A block may have 16 bytes more than a chunk for it needs. A thread caches seven blocks of a size.
     enum { SIZE = 1000, CHUNK = 1008, CACHED = 40, BLOCKS = 9 };
     uint64_t size = 0, keys[2] = {0, 0};
-    if (heap->pid != getpid()) attach(heap);
+    if (attach_again(heap)) return false;
+    if (heap->is_other) return heap_learn_chunks(heap);
     char *blocks[BLOCKS] = {malloc(SIZE)};
     bool has_header = blocks[0] && heap_read(heap, (uint64_t)blocks[0] - 8, &size, sizeof size)
         && ((size & ~7ull) == CHUNK || (size & ~7ull) == CHUNK + 16);
@@ -146,8 +168,7 @@ static void clear(plimsoll_census *heap) {
 int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
     uint64_t begin = processor_time();
     clear(heap);
-    // A forked child has the files of its parent.
-    int failure = heap->pid == getpid() ? 0 : attach(heap);
+    int failure = attach_again(heap);
     if (failure == 0) failure = heap_read_regions(heap);
     if (failure) return failure;
     if (way == PLIMSOLL_CENSUS_CHUNKS) {
@@ -177,7 +198,8 @@ struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap
 
 #else
 
-plimsoll_census *plimsoll_census_open(int *failure) {
+plimsoll_census *plimsoll_census_open(int process, int *failure) {
+    (void)process;
     *failure = ENOTSUP;
     return NULL;
 }
@@ -188,6 +210,10 @@ bool plimsoll_census_has_chunks(plimsoll_census *heap) {
 }
 int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
     (void)heap, (void)way;
+    return ENOTSUP;
+}
+int plimsoll_census_watch(int process, void (*before_end)(void *), void *context, int *status) {
+    (void)process, (void)before_end, (void)context, (void)status;
     return ENOTSUP;
 }
 const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *heap, size_t *count) {
@@ -201,6 +227,10 @@ struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap
 }
 bool plimsoll_census_read(plimsoll_census *heap, uint64_t address, void *into, size_t size) {
     (void)heap, (void)address, (void)into, (void)size;
+    return false;
+}
+bool plimsoll_census_is_readable(plimsoll_census *heap) {
+    (void)heap;
     return false;
 }
 bool plimsoll_census_image(plimsoll_census *heap, uint64_t address, char *path, size_t size, uint64_t *offset) {

@@ -33,7 +33,7 @@ enum {
 #define HAS_SANITIZER \
     (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer))
 
-/// A mapping of the process, from /proc/self/maps.
+/// A mapping of the process, from /proc/PID/maps.
 struct region {
     uint64_t begin, end;
     bool is_readable, is_writable, is_executable;
@@ -57,6 +57,8 @@ struct raw {
 struct plimsoll_census {
     // Reading.
     pid_t pid;
+    /// True if `pid` is another process than the calling one.
+    bool is_other;
     int memory, pagemap;
     uint64_t window_begin, window_end;
     /// Bytes in memory that went through the window.
@@ -71,6 +73,8 @@ struct plimsoll_census {
 
     // Marks of free blocks.
     uint64_t cache_key;
+    /// A mark that is not sure yet, and the votes for it.
+    uint64_t key_candidate, key_votes;
 
     // Types.
     size_t type_count;
@@ -89,7 +93,9 @@ struct plimsoll_census {
     size_t mapped;
 };
 
-/// Reads memory of this process through the kernel.
+/// Opens a file of the process's directory in /proc. Returns the descriptor, or -1 and the errno.
+int heap_open_file(const plimsoll_census *heap, const char *name);
+/// Reads memory of the process through the kernel.
 bool heap_read(plimsoll_census *heap, uint64_t address, void *into, size_t size);
 /// Returns `size` bytes at `address`, less than a window. The pointer is valid until the next call. Pages that are
 /// swapped out or were never touched read as zeros, and stay as they are.
@@ -126,6 +132,8 @@ void heap_sum_raws(plimsoll_census *heap);
 typedef void visitor(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head);
 /// Visits every block of glibc's malloc.
 void heap_walk_chunks(plimsoll_census *heap, visitor *visit);
+/// Learns the mark of free blocks of another process. Returns true if the process has chunks of glibc's malloc.
+bool heap_learn_chunks(plimsoll_census *heap);
 /// Visits whatever looks like an object, under any allocator.
 void heap_scan(plimsoll_census *heap, visitor *visit);
 

@@ -1,11 +1,19 @@
-// Reads of the process's own memory that fail where a load would crash.
+// Reads of a process's memory that fail where a load would crash.
 #include "internal.h"
 
 #ifdef PLIMSOLL_LINUX
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+int heap_open_file(const plimsoll_census *heap, const char *name) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", heap->pid, name);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
 
 bool heap_read(plimsoll_census *heap, uint64_t address, void *into, size_t size) {
     if (heap->memory >= 0) return pread(heap->memory, into, size, (off_t)address) == (ssize_t)size;

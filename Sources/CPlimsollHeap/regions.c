@@ -4,7 +4,6 @@
 #ifdef PLIMSOLL_LINUX
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -37,7 +36,7 @@ static bool parse(const char *line, struct region *region, uint64_t *offset, con
 
 /// Calls `take` for each line until that returns false. Returns 0 or an errno.
 static int each_line(plimsoll_census *heap, bool (*take)(plimsoll_census *, const char *line, void *), void *context) {
-    int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int file = heap_open_file(heap, "maps");
     if (file < 0) return errno;
     size_t held = 0;
     int failure = 0;
@@ -76,14 +75,20 @@ static bool keep(plimsoll_census *heap, const char *line, void *context) {
     const char *path;
     (void)context;
     if (!parse(line, &region, &offset, &path)) return true;
-    keep_part(heap, region, region.begin, region.end < own ? region.end : own);
-    keep_part(heap, region, region.begin > own_end ? region.begin : own_end, region.end);
+    if (heap->is_other) {
+        keep_part(heap, region, region.begin, region.end);
+    } else {
+        keep_part(heap, region, region.begin, region.end < own ? region.end : own);
+        keep_part(heap, region, region.begin > own_end ? region.begin : own_end, region.end);
+    }
     return heap->region_count < MAX_REGIONS;
 }
 
 int heap_read_regions(plimsoll_census *heap) {
     heap->region_count = heap->last_region = 0;
-    return each_line(heap, keep, NULL);
+    int failure = each_line(heap, keep, NULL);
+    // A process that has ended has no mappings, and no error either.
+    return failure || heap->region_count ? failure : ESRCH;
 }
 
 const struct region *heap_region(plimsoll_census *heap, uint64_t address) {

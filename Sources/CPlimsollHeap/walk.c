@@ -30,7 +30,8 @@ static bool is_chunk(uint64_t size, uint64_t flags) {
 /// Returns true if malloc has the block in a list of free ones although the neighbour says in use: the cache of a
 /// thread, or a fast bin. Both keep the address of the next block, mixed with their own.
 static bool is_cached(plimsoll_census *heap, uint64_t block, uint64_t size, const unsigned char *head) {
-    if (heap->cache_key && word(head, 8) == heap->cache_key) return true;
+    if (!heap->cache_key) return false;
+    if (word(head, 8) == heap->cache_key) return true;
     if (size > MOST_FAST) return false;
     uint64_t next = word(head, 0) ^ block >> 12;
     if (next == 0) return true;
@@ -181,6 +182,28 @@ void heap_walk_chunks(plimsoll_census *heap, visitor *visit) {
         while (index + 1 < heap->region_count && heap->regions[index + 1].is_brk) region.end = heap->regions[++index].end;
         walk_heap(heap, region.begin, region.end, 0, visit);
     }
+}
+
+/// Votes by majority (Boyer and Moore, 1981) for the word behind what looks like the end of a list of free blocks, or
+/// like the address of the next one, mixed with the block's own address.
+static void vote(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head) {
+    uint64_t next = word(head, 0) ^ address >> 12, mark = word(head, 8);
+    heap->totals.unnamed_bytes += size;
+    // The mark is random: few addresses and numbers are that large.
+    if (mark >> 47 == 0 || next % 16) return;
+    const struct region *region = next ? heap_region(heap, next) : NULL;
+    if (next && !(region && region->is_anonymous)) return;
+    if (heap->key_votes == 0) heap->key_candidate = mark;
+    heap->key_votes += heap->key_candidate == mark ? 1 : (uint64_t)-1;
+}
+
+bool heap_learn_chunks(plimsoll_census *heap) {
+    heap->cache_key = heap->key_votes = 0;
+    memset(&heap->totals, 0, sizeof heap->totals);
+    heap_walk_chunks(heap, vote);
+    if (heap->key_votes) heap->cache_key = heap->key_candidate;
+    // Under another malloc few words look like chunks.
+    return heap->totals.unnamed_bytes / 10 > heap->totals.lost_bytes;
 }
 
 /// The bytes of an object, as far as its own fields tell.

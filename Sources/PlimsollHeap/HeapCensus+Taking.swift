@@ -20,6 +20,37 @@ extension HeapCensus {
 
     // No lock of others is taken under this one: a census calls neither users' code nor code that waits.
     private static let taker = Mutex(CensusTaker())
+
+    /// Takes a census of another process, which need not know this library.
+    ///
+    /// The process goes on meanwhile and is not changed in any way. A program in another language, or of another
+    /// version of Swift, shows as a low `coverage`.
+    ///
+    /// - Parameter process: The PID. The kernel must let the caller read the process's memory: the caller is root with
+    ///   CAP_SYS_PTRACE, or has the same user and, where `/proc/sys/kernel/yama/ptrace_scope` is 1, started the process.
+    /// - Throws: `HeapCensusError` if the process's memory cannot be read, or if the process ended meanwhile.
+    /// - Complexity: O(bytes of the heap).
+    public static func take(of process: Int32) throws(HeapCensusError) -> HeapCensus {
+        func failed(_ reason: String) -> HeapCensusError {
+            HeapCensusError("cannot take a census of the heap of process \(process) because \(reason)")
+        }
+        guard process > 0 else { throw failed("a PID is greater than 0") }
+        var failure: Int32 = 0
+        guard let heap = plimsoll_census_open(process, &failure) else {
+            throw failed(
+                """
+                its memory cannot be read: \(CensusTaker.text(failure)); run as the user of that process, and see \
+                /proc/sys/kernel/yama/ptrace_scope
+                """)
+        }
+        defer { plimsoll_census_close(heap) }
+        let way = plimsoll_census_has_chunks(heap) ? Way.chunks : .scan
+        failure = plimsoll_census_take(heap, way.number)
+        guard failure == 0 else { throw failed("its mappings cannot be read: \(CensusTaker.text(failure))") }
+        let census = CensusTaker.read(heap, way)
+        guard plimsoll_census_is_readable(heap) else { throw failed("the process ended meanwhile") }
+        return census
+    }
 }
 
 /// Memory of the censuses of the process, made with the first.
@@ -28,24 +59,25 @@ private struct CensusTaker: ~Copyable {
 
     mutating func take() throws(HeapCensusError) -> HeapCensus {
         var failure: Int32 = 0
-        if heap == nil { heap = plimsoll_census_open(&failure) }
+        if heap == nil { heap = plimsoll_census_open(0, &failure) }
         guard let heap else {
             throw HeapCensusError(
-                description: """
-                    cannot take a census of the heap because the process cannot read its own memory through the kernel: \
-                    \(Self.text(failure)); where that is forbidden, allow process_vm_readv or /proc/self/mem
-                    """)
+                """
+                cannot take a census of the heap because the process cannot read its own memory through the kernel: \
+                \(Self.text(failure)); where that is forbidden, allow process_vm_readv or /proc/self/mem
+                """)
         }
         let canary = HeapCanary()
         var failures: [String] = []
         let ways: [Way] = plimsoll_census_has_chunks(heap) ? [.chunks, .scan] : [.scan]
         for way in ways {
-            failure = plimsoll_census_take(heap, way == .chunks ? PLIMSOLL_CENSUS_CHUNKS : PLIMSOLL_CENSUS_SCAN)
+            failure = plimsoll_census_take(heap, way.number)
             guard failure == 0 else {
                 let reason = "/proc/self/maps cannot be read: \(Self.text(failure))"
-                throw HeapCensusError(description: "cannot take a census of the heap because \(reason)")
+                throw HeapCensusError("cannot take a census of the heap because \(reason)")
             }
             var census = Self.read(heap, way)
+            if way == .scan { census.countUnnamed() }
             if let missed = canary.missed(by: census) {
                 failures.append("\(way): \(missed)")
             } else {
@@ -54,31 +86,27 @@ private struct CensusTaker: ~Copyable {
             }
         }
         throw HeapCensusError(
-            description: """
-                cannot take a census of the heap because objects made for a test were not found (\(failures.joined(separator: "; "))); \
-                this Swift or malloc lays out memory in another way
-                """)
+            """
+            cannot take a census of the heap because objects made for a test were not found \
+            (\(failures.joined(separator: "; "))); this Swift or malloc lays out memory in another way
+            """)
     }
 
-    private static func text(_ failure: Int32) -> String {
+    static func text(_ failure: Int32) -> String {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { text in
             plimsoll_census_explain(failure, text.baseAddress, text.count)
             return String(cString: text.baseAddress!)
         }
     }
 
-    private static func read(_ heap: OpaquePointer, _ way: Way) -> HeapCensus {
+    static func read(_ heap: OpaquePointer, _ way: Way) -> HeapCensus {
         var names = ObjectNames(heap), count = 0, rows: [String: HeapCensus.Row] = [:]
         let types = UnsafeBufferPointer(start: plimsoll_census_types(heap, &count), count: count)
         for type in types where type.count > 0 {
             let name = names.name(of: type)
             rows[name, default: HeapCensus.Row(name: name, count: 0, bytes: 0, ownedBlocks: 0, ownedBytes: 0)].add(type)
         }
-        var totals = plimsoll_census_totals(heap), sample = plimsoll_heap_sample()
-        // A scan sees private memory, of which jemalloc knows the part in use.
-        if way == .scan, plimsoll_heap_sample(&sample), sample.allocated >= Int(totals.named_bytes) {
-            totals.unnamed_bytes = UInt64(sample.allocated) - totals.named_bytes
-        }
+        let totals = plimsoll_census_totals(heap)
         return HeapCensus(
             way: way, rows: rows.values.sorted(by: HeapCensus.isLarger),
             namedBytes: Int(totals.named_bytes), ownedBytes: Int(totals.owned_bytes),
@@ -88,6 +116,21 @@ private struct CensusTaker: ~Copyable {
 }
 
 private typealias Way = HeapCensus.Way
+
+extension HeapCensus.Way {
+    fileprivate var number: plimsoll_census_way {
+        self == .chunks ? PLIMSOLL_CENSUS_CHUNKS : PLIMSOLL_CENSUS_SCAN
+    }
+}
+
+extension HeapCensus {
+    /// Asks jemalloc for the bytes in use, of which a scan sees the named ones.
+    fileprivate mutating func countUnnamed() {
+        var sample = plimsoll_heap_sample()
+        guard plimsoll_heap_sample(&sample), sample.allocated >= namedBytes else { return }
+        unnamedBytes = sample.allocated - namedBytes
+    }
+}
 
 extension HeapCensus.Row {
     fileprivate mutating func add(_ type: plimsoll_census_type) {

@@ -87,4 +87,6 @@ public struct HeapCensus: Sendable, Hashable, Codable {
 public struct HeapCensusError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The reason, as a sentence.
     public let description: String
+
+    package init(_ description: String) { self.description = description }
 }

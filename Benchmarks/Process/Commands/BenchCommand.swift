@@ -25,7 +25,7 @@ struct BenchCommand: ParsableCommand {
             VolatileFootprintCommand.self, VolatileFaultsCommand.self, TaskFootprintCommand.self, IdlerCommand.self,
             ChurnCommand.self, GroupedServiceCommand.self, AdminServiceCommand.self, FleetCommand.self,
             HostileCommand.self, IncidentPartCommand.self, SaturateCommand.self, StateCommand.self,
-            MachineUnitCommand.self, BlackBoxPartCommand.self, HeapPartCommand.self,
+            MachineUnitCommand.self, BlackBoxPartCommand.self, HeapPartCommand.self, HeldHeapCommand.self,
         ] + DemoCommands.parts)
 }
 

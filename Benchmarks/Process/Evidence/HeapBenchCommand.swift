@@ -31,6 +31,7 @@ struct HeapBenchCommand: ParsableCommand {
                 Output.line("# jemalloc is not installed (libjemalloc2): not measured")
             }
             _ = try part(["time", "--runs", "\(runs)"])
+            _ = try part(["churn", "--runs", "\(runs * 200)"])
             let leaks = PlantedLeak.allCases, first = try leaks.count { try part(["leak", "--leak", $0.rawValue]) }
             Output.line("figure heap.leak.first \(first) of_\(leaks.count)")
         }
@@ -57,7 +58,7 @@ struct HeapPartCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "_heap", abstract: "Part of `plimsoll-bench heap`.", shouldDisplay: false)
 
-    enum Part: String, ExpressibleByArgument { case exact, time, leak }
+    enum Part: String, ExpressibleByArgument { case exact, time, churn, leak }
 
     @Argument var part: Part
     @Option var objects = 72_000
@@ -69,6 +70,7 @@ struct HeapPartCommand: ParsableCommand {
         switch part {
         case .exact: try exact()
         case .time: try time()
+        case .churn: takeMany()
         case .leak: try findLeak()
         }
     }
@@ -114,6 +116,23 @@ struct HeapPartCommand: ParsableCommand {
         Bench.figure("heap.census", median(times) ?? 0, "ms_per_GiB")
         Bench.figure("heap.gap", median(gaps) ?? 0, "ms")
         Bench.figure("heap.memory", growth.max() ?? 0, "MiB")
+        withExtendedLifetime(planted) {}
+    }
+
+    /// Takes many censuses while five threads allocate and free.
+    private func takeMany() {
+        let planted = PlantedHeap(2000), churn = HeapChurn(threads: 5)
+        defer { churn.end() }
+        let taken = (0..<runs).count { number in
+            do {
+                _ = try HeapCensus.take()
+                return true
+            } catch {
+                Output.line("# census \(number): \(error)")
+                return false
+            }
+        }
+        Output.line("figure heap.churn \(taken) of_\(runs)")
         withExtendedLifetime(planted) {}
     }
 

@@ -1,7 +1,8 @@
-// A census of the process's own heap: blocks of malloc, named by the Swift metadata at their start.
+// A census of a heap: blocks of malloc, named by the Swift metadata at their start. The heap may be that of the calling
+// process or of another.
 //
 // Every byte of the heap is read through the kernel, which answers EFAULT where a direct load would crash, so a census
-// needs no stop of the other threads. Layouts are those of Swift 5.9 to 6.3 (include/swift/ABI/Metadata.h and
+// needs no stop of the process's threads. Layouts are those of Swift 5.9 to 6.3 (include/swift/ABI/Metadata.h and
 // stdlib/public/SwiftShims/swift/shims/RefCount.h) and of glibc 2.34 to 2.42 (malloc/malloc.c, malloc/arena.c). The
 // caller checks them with objects of its own before it believes a census.
 #ifndef CPLIMSOLL_HEAP_H
@@ -78,17 +79,26 @@ struct plimsoll_census_totals {
 
 typedef struct plimsoll_census plimsoll_census;
 
-/// Maps the memory of a census, at most 8 MiB, of which as much is used as the heap needs. Returns NULL and the errno
-/// if there is no memory, or if the process may not read its own memory through the kernel.
-plimsoll_census *plimsoll_census_open(int *failure);
+/// Maps the memory of a census, at most 8 MiB, of which as much is used as the heap needs. `process` is the PID of the
+/// process to read; 0 stands for the calling one. Returns NULL and the errno if there is no memory, or if the kernel
+/// does not let the caller read the memory of that process (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS).
+plimsoll_census *plimsoll_census_open(int process, int *failure);
 void plimsoll_census_close(plimsoll_census *heap);
 
-/// Returns true if blocks of malloc have the headers of glibc's chunks, and a freed block has the mark of the cache of
-/// free blocks.
+/// Returns true if blocks of malloc have the headers of glibc's chunks. Learns the mark of the blocks that threads keep
+/// free: in the calling process from blocks that it frees, in another from the blocks that it has freed.
 bool plimsoll_census_has_chunks(plimsoll_census *heap);
 
 /// Counts all blocks. Returns 0 or an errno. Allocates nothing, takes no lock. Not for two threads at a time.
 int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way);
+
+/// Waits until the child `process` has stopped itself by SIGSTOP, lets it go on, and waits for its end. Just before it
+/// ends, calls `before_end` on the calling thread while all memory of the process is still there. Writes the status as wait(2) has it, or -1 if it is unknown. Returns
+/// 0, or the errno if the kernel does not let the caller trace the child (ptrace(2)).
+///
+/// A child that SIGKILL ends may end without that call. Only the calling thread may wait for the
+/// child.
+int plimsoll_census_watch(int process, void (*before_end)(void *context), void *context, int *status);
 
 /// Results of the last census, valid until the next.
 const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *heap, size_t *count);
@@ -96,6 +106,9 @@ struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap
 
 /// Reads `size` bytes at `address`. Returns false if any of them is not readable.
 bool plimsoll_census_read(plimsoll_census *heap, uint64_t address, void *into, size_t size);
+
+/// Returns false if the process has ended.
+bool plimsoll_census_is_readable(plimsoll_census *heap);
 
 /// Returns true, and the path and offset of the image, if `address` lies in a mapped file.
 bool plimsoll_census_image(plimsoll_census *heap, uint64_t address, char *path, size_t size, uint64_t *offset);

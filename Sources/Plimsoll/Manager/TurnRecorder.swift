@@ -5,6 +5,9 @@ package protocol TurnRecorder: AnyObject, Sendable {
     /// Called by the pressure loop at the end of each turn. Must neither block nor allocate.
     func record(_ turn: RecordedTurn)
 
+    /// Called when the objects on the heap were counted, on a thread that may block.
+    func record(_ census: RecordedCensus)
+
     /// Called when the process ends in good order, on any thread. Must not block.
     func ended(_ end: RecordedEnd)
 }
@@ -15,6 +18,27 @@ package enum RecordedEnd: UInt8, Sendable {
     case shutdown = 1
     /// The rung `terminate` of the ladder ends the process because memory is short.
     case pressure = 2
+}
+
+/// The largest types of objects on the heap at one time.
+package struct RecordedCensus: Sendable, Equatable {
+    package struct Row: Sendable, Equatable {
+        package var name: String
+        package var count: Int
+        /// Bytes of the objects and of what they own.
+        package var bytes: Int
+
+        package init(name: String, count: Int, bytes: Int) {
+            (self.name, self.count, self.bytes) = (name, count, bytes)
+        }
+    }
+
+    /// Time on the manager's clock.
+    package var at: Duration
+    /// The largest first.
+    package var rows: [Row]
+
+    package init(at: Duration, rows: [Row]) { (self.at, self.rows) = (at, rows) }
 }
 
 /// The evidence on the end of a previous run.
@@ -83,4 +107,9 @@ extension PurgeableRegistry.Entry {
 extension ResourceManager {
     /// Records the turns of this manager in `recorder`. Call before `run()`; a later call has no effect.
     package func record(in recorder: any TurnRecorder) { parts.recorder.withLock { $0 = recorder } }
+
+    /// Records a census of the heap that was taken just now, if the turns are recorded.
+    package func record(heap rows: [RecordedCensus.Row]) {
+        parts.recorder.withLock { $0 }?.record(RecordedCensus(at: parts.time.elapsed(), rows: rows))
+    }
 }

@@ -31,29 +31,6 @@ struct TasksCommand: ParsableCommand {
     func run() throws { try admin.ask(AdminRequest(.tasks)) { $0.tasks.map { AdminText.tasks($0) } ?? "" } }
 }
 
-/// Lists the types in the heap of a running service.
-struct HeapCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "heap", abstract: "Count the objects in the heap of a running service, by Swift type.",
-        discussion: """
-            The service reads its own memory while it goes on; nothing is stopped or forked. Asked again, the service \
-            also tells what has grown. "owned" counts blocks without a name to which an object of the type points.
-            """)
-
-    @Option(help: "Number of types to list, the largest first; 1 to 1000.") var rows = 40
-    @OptionGroup var admin: AdminOptions
-
-    func validate() throws {
-        guard (1...1000).contains(rows) else { throw ValidationError("--rows is \(rows); allowed is 1 to 1000.") }
-    }
-
-    func run() throws {
-        var request = AdminRequest(.heap)
-        request.rows = rows
-        try admin.ask(request) { $0.heap.map { HeapText.text($0) } ?? "" }
-    }
-}
-
 /// Has a running service release memory.
 struct PurgeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

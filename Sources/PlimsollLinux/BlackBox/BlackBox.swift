@@ -6,7 +6,7 @@ extension ResourceManager {
     /// Records the last ten minutes of this manager in a file that outlives the process, for `plimsoll autopsy`: readings,
     /// levels, reports, and the names and sizes of registered purgeables. Call once, before `run()`.
     ///
-    /// The file has 251 KiB, stays mapped, and is for its owner alone (mode 0600). A turn of the loop writes to memory
+    /// The file has 255 KiB, stays mapped, and is for its owner alone (mode 0600). A turn of the loop writes to memory
     /// only, so that the record is whole after any kill. What the previous run has left is kept beside the file under the
     /// same name and `.previous`.
     ///

@@ -93,6 +93,8 @@ package struct BoxContents: Sendable, Equatable {
     package var samples: [Sample]
     package var reports: [Report]
     package var tables: [Table]
+    /// The last census of the heap; `nil` if there was none.
+    package var census: RecordedCensus?
 
     /// The reason why a file is no black box that can be read.
     package struct Damage: Error, Sendable, Equatable, CustomStringConvertible {
@@ -131,6 +133,7 @@ extension BoxContents {
         reports = Self.records(bytes, BoxLayout.reports) { Report(&$0) }
         let tables = Self.records(bytes, BoxLayout.tables) { Table(&$0) }
         let latest = Self.records(bytes, BoxLayout.latest) { Table(&$0) }
+        census = Self.records(bytes, BoxLayout.censuses) { RecordedCensus(&$0) }.last
         self.tables = tables + latest.filter { table in tables.last.map { table.at > $0.at } ?? true }
     }
 
@@ -264,5 +267,32 @@ extension BoxContents.Table {
                 kind = Kind(rawValue: UInt8(truncatingIfNeeded: reader.take(UInt32.self)))
             return Row(name: reader.takeText(room: BoxLayout.holderName), bytes: bytes, kind: kind ?? .heap)
         }
+    }
+}
+
+extension RecordedCensus {
+    init(_ reader: inout BoxReader) {
+        let at = Duration.nanoseconds(reader.take(Int64.self))
+        let count = min(Int(reader.take(UInt32.self)), BoxLayout.types)
+        reader.skip(to: BoxLayout.typeRowSize)
+        let rows = (0..<count).map { _ in
+            let bytes = Int(reader.take(Int64.self)), count = Int(reader.take(Int64.self))
+            return Row(name: reader.takeText(room: BoxLayout.typeName), count: count, bytes: bytes)
+        }
+        self.init(at: at, rows: rows)
+    }
+
+    func write(to place: UnsafeMutableRawPointer, sequence: UInt32) {
+        var writer = BoxWriter(place, size: BoxLayout.censuses.size)
+        writer.put(sequence)
+        writer.put(at.inNanoseconds)
+        writer.put(UInt32(min(rows.count, BoxLayout.types)))
+        writer.skip(to: BoxLayout.typeRowSize)
+        for row in rows.prefix(BoxLayout.types) {
+            writer.put(Int64(row.bytes))
+            writer.put(Int64(row.count))
+            writer.put(row.name, room: BoxLayout.typeName)
+        }
+        writer.seal()
     }
 }

@@ -182,7 +182,7 @@ package struct BoxFileError: Error, Sendable, Hashable, CustomStringConvertible 
             case ENOENT, ENOTDIR: "the directory does not exist; make it, or choose another path"
             case EACCES, EPERM, EROFS: "\(KernelError(number: number)); choose a directory that this user may write to"
             case ENOSPC, EDQUOT:
-                "\(KernelError(number: number)); free \(BoxLayout.size >> 10) KiB, or choose another disk"
+                "\(KernelError(number: number)); free \((BoxLayout.size + 1023) >> 10) KiB, or choose another disk"
             case EINVAL, ELOOP: "it is not a regular file; remove it, or choose another path"
             default: "\(KernelError(number: number))"
             }

@@ -7,7 +7,7 @@ import Plimsoll
 /// numbers are little-endian.
 enum BoxLayout {
     static let magic: UInt64 = 0x584f_424d_494c_5031  // "1PLIMBOX"
-    static let version: UInt32 = 2
+    static let version: UInt32 = 3
 
     /// A ring of records.
     struct Ring {
@@ -34,14 +34,19 @@ enum BoxLayout {
     static let tables = Ring(offset: reports.end, count: 12, size: 2048)
     /// The latest tables. Two, so that a kill while one is written leaves the other.
     static let latest = Ring(offset: tables.end, count: 2, size: 2048)
+    /// The latest censuses of the heap. Two, as above.
+    static let censuses = Ring(offset: latest.end, count: 2, size: 2048)
     /// Size of the file in bytes.
-    static let size = latest.end
+    static let size = censuses.end
 
     /// Bytes of the text in a report, and of the name in a row of a table.
     static let reportText = 80, holderName = 52
     /// Rows of a table: the purgeables that hold most.
     static let rows = 31
     static let rowSize = 64
+    /// Rows of a census: the largest types. Bytes of a row, and of the name in it.
+    static let types = 15
+    static let typeRowSize = 128, typeName = 112
 }
 
 /// The checksum of a record: each step is a bijection of 64 bits, so any change of one word is noticed, but for the last

@@ -1,12 +1,13 @@
 import Plimsoll
+import Synchronization
 
 /// Writes the turns of a pressure loop into the memory of a black box.
 ///
 /// A turn costs two or three checksums of 80 to 128 bytes, and at most four times a second one of 2 KiB. No system call,
 /// no lock of its own, no allocation.
 ///
-/// Unchecked: only the thread of the pressure loop calls `record` and uses the variables. `ended` writes one word of the
-/// memory that `record` never writes. Checksums make the order in which stores reach memory irrelevant, on arm64 too.
+/// Unchecked: only the thread of the pressure loop records turns and uses the variables. A census and `ended` write memory
+/// that turns never write; censuses exclude each other by a lock. Checksums make the order in which stores reach memory irrelevant, on arm64 too.
 final class BoxRecorder: TurnRecorder, @unchecked Sendable {
     /// Intervals between two tables that are kept, and between two latest ones while memory is calm, and while it
     /// grows or is short.
@@ -28,6 +29,8 @@ final class BoxRecorder: TurnRecorder, @unchecked Sendable {
     private var secondBegan: Duration?
     private var lastTable: Duration?, lastLatest: Duration?
     private var tasks = 0
+    /// Number of censuses.
+    private let censuses = Mutex<UInt32>(0)
     /// The purgeables that hold most, for the next table. Room for all rows is reserved once.
     private var rows: [BoxContents.Table.Row] = []
 
@@ -65,6 +68,13 @@ final class BoxRecorder: TurnRecorder, @unchecked Sendable {
         }) ?? true {
             (lastLatest, latest) = (now, latest &+ 1)
             writeTable(turn, BoxLayout.latest, sequence: latest)
+        }
+    }
+
+    func record(_ census: RecordedCensus) {
+        censuses.withLock { sequence in
+            sequence &+= 1
+            census.write(to: memory + BoxLayout.censuses.place(sequence), sequence: sequence)
         }
     }
 

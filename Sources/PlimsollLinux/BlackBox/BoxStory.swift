@@ -103,6 +103,7 @@ extension BoxStory {
         lines.append(row("memory", memory(last)))
         lines.append(row("speed", speed))
         lines.append(row("grew", grew))
+        if let census = contents.census { lines.append(row("heap", heap(census, last))) }
         lines.append(row("released", released))
         lines.append(row("not done", notDone))
         lines.append(row("tasks", tasks))
@@ -136,6 +137,11 @@ extension BoxStory {
             "\($0.isRequest ? "requests " : "")\"\($0.name)\" by \(ByteCount($0.bytes))"
         }
         return (names + ["what is registered nowhere by \(ByteCount(unregistered))"]).joined(separator: ", ")
+    }
+
+    private func heap(_ census: RecordedCensus, _ last: BoxContents.Sample) -> String {
+        let types = census.rows.prefix(3).map { "\(ByteCount($0.bytes)) in \($0.count) of \($0.name)" }
+        return "counted \(max(.zero, last.at - census.at).brief) before: \(types.joined(separator: ", "))"
     }
 
     private var released: String {

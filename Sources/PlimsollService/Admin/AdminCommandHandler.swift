@@ -71,6 +71,7 @@ struct AdminCommandHandler: Sendable {
                 sign(&answer)
                 let declared = manager.status.holders.reduce(0) { $0 &+ $1.heldBytes }
                 answer.heap = try heap.take(rows: request.rows ?? 40, declared: declared)
+                manager.record(heap: answer.heap?.census.recorded ?? [])
             case .purge: answer.report = try purge(request)
             case .simulate:
                 let (level, _) = try simulate(request)

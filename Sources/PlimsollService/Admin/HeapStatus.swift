@@ -19,14 +19,29 @@ package struct HeapStatus: Sendable, Hashable, Codable {
 /// The last census that was asked for, to tell what has grown by the next.
 final class HeapHistory: Sendable {
     private let last = Mutex<(census: HeapCensus, at: Duration)?>(nil)
+    private let isTaking = Atomic(false)
     private let time: Timekeeper
+    private let takeCensus: @Sendable () throws(HeapCensusError) -> HeapCensus
 
-    init(time: Timekeeper) { self.time = time }
+    init(
+        time: Timekeeper,
+        takeCensus: @escaping @Sendable () throws(HeapCensusError) -> HeapCensus = { () throws(HeapCensusError) in
+            try HeapCensus.take()
+        }
+    ) {
+        (self.time, self.takeCensus) = (time, takeCensus)
+    }
 
-    /// Takes a census. Blocks the calling thread meanwhile.
+    /// Takes a census. Blocks the calling thread meanwhile. A second caller is refused, so that many callers do not
+    /// wait for each other.
     func take(rows: Int, declared: Int) throws(AdminRefusal) -> HeapStatus {
+        // Relaxed: the flag turns others away and publishes nothing; `last` has a lock.
+        guard !isTaking.exchange(true, ordering: .relaxed) else {
+            throw AdminRefusal(.busy, "cannot count the heap now because another census is being taken; ask again")
+        }
+        defer { isTaking.store(false, ordering: .relaxed) }
         var census: HeapCensus
-        do throws(HeapCensusError) { census = try HeapCensus.take() } catch {
+        do throws(HeapCensusError) { census = try takeCensus() } catch {
             throw AdminRefusal(.failed, error.description)
         }
         let now = time.elapsed()

@@ -210,6 +210,10 @@ extension Setting {
             default: throw Refusal(allowed: "an absolute path, auto, or off")
             }
         },
+        boolean(
+            "heap.atCritical", false,
+            "counts the heap by type when memory becomes critical, and logs the largest types, as `plimsoll heap` lists them",
+            \.countsHeapAtCritical),
         boolean("notify", true, "reports the state of the process to the service manager", \.notifiesServiceManager),
     ]
 }

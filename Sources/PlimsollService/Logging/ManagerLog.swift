@@ -1,5 +1,6 @@
 import Logging  // of the trait "Service"
 import Plimsoll
+import PlimsollHeap
 import PlimsollLinux
 import Synchronization
 
@@ -9,7 +10,7 @@ import Synchronization
 ///
 /// Metadata keys begin with `plimsoll.`: `level`, `previous`, `evidence`, `event`, `shortfall_bytes`, `usage_bytes`,
 /// `limit_bytes`, `action`, `mode`, `outcome`, `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `took`,
-/// `budget`, `request`, `held_bytes`, `tasks`, `asked`, `given_up`, `stragglers`.
+/// `budget`, `request`, `held_bytes`, `types`, `heap_bytes`, `named`, `tasks`, `asked`, `given_up`, `stragglers`.
 ///
 /// Durations have three significant digits and a unit: `3.21 ms`.
 final class ManagerLog: Sendable {
@@ -177,6 +178,27 @@ final class ManagerLog: Sendable {
         logger.warning(
             "the previous run did not end in good order",
             metadata: ["plimsoll.end": "\(end)", "plimsoll.details": "plimsoll autopsy \(path)"])
+    }
+
+    /// Logs the largest types of a census.
+    func counted(_ census: HeapCensus) {
+        let types = census.rows.prefix(8).map { row in
+            "\(ByteCount(row.totalBytes)) in \(row.count) of \(printable(row.name, atMost: 120))"
+        }
+        logger.warning(
+            "counted the heap at critical",
+            metadata: [
+                "plimsoll.types": "\(types.joined(separator: "; "))", "plimsoll.heap_bytes": "\(census.usedBytes)",
+                "plimsoll.named": "\(Int((census.coverage * 100).rounded())) %",
+                "plimsoll.took": "\(Duration.seconds(census.processorSeconds).brief)",
+            ])
+    }
+
+    /// Logs that no census was taken because it might take the rest of the memory.
+    func leavesOutCensus(_ room: ByteCount, _ headroom: ByteCount) {
+        logger.info(
+            "left out a census of the heap at critical",
+            metadata: ["plimsoll.reason": "\(room) are free below the limit, and a census needs \(headroom)"])
     }
 
     /// Returns the number of suppressed warnings of `level` before this one; `nil` if this warning is suppressed too.

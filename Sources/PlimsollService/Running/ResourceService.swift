@@ -101,7 +101,8 @@ public final class ResourceService: Service, CustomStringConvertible {
         let manager = manager, settings = settings, logger = logger
         let log = ManagerLog(logger, rest: settings.logRest)
         keepBlackBox(log)
-        let registrations = log.begin(manager)
+        var registrations = log.begin(manager)
+        if settings.countsHeapAtCritical { registrations.append(CriticalCensus(manager, log).begin()) }
         let link = makeLink(log)
         state.withLock { $0.link = link }
         link?.begin()

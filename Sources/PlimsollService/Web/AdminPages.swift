@@ -12,6 +12,7 @@ import PlimsollLifecycle
 /// | `/readyz` | 200, or 503 with the reason, by the life cycle |
 /// | `/plimsoll` | `ManagerStatus` as JSON; `?actions=20` for the last 20 actions only |
 /// | `/plimsoll/metrics` | the same as Prometheus' text |
+/// | `/plimsoll/heap` | a census of the heap by Swift type as JSON; `?rows=60` for the 60 largest types |
 /// | `/plimsoll/ui` | a page that draws the status |
 /// | `POST /plimsoll/release`, `POST /plimsoll/simulate` | with `allowsChanges` only |
 ///
@@ -39,6 +40,7 @@ public struct AdminPages: Sendable {
         case readiness = "/readyz"
         case status = "/plimsoll"
         case metrics = "/plimsoll/metrics"
+        case heap = "/plimsoll/heap"
         case ui = "/plimsoll/ui"
         case release = "/plimsoll/release"
         case simulate = "/plimsoll/simulate"
@@ -93,6 +95,7 @@ public struct AdminPages: Sendable {
     }
 
     private let manager: ResourceManager
+    private let heapPage: HeapPage
     /// Host names from the settings of a service, in addition to `hosts`.
     var settingHosts: @Sendable () -> [String]
 
@@ -102,6 +105,7 @@ public struct AdminPages: Sendable {
         isUnreadyWhenQuiescing: Bool = false, hosts: [String] = []
     ) {
         (self.manager, self.title, self.hosts, settingHosts) = (manager, title, hosts, { [] })
+        heapPage = HeapPage(manager)
         (self.allowsChanges, self.isUnreadyWhenQuiescing) = (allowsChanges, isUnreadyWhenQuiescing)
     }
 
@@ -161,6 +165,7 @@ public struct AdminPages: Sendable {
         case .status: return status(await manager.takeStatus(), question)
         case .metrics:
             return Answer(200, await manager.takeStatus().prometheusText, type: PrometheusText.contentType)
+        case .heap: return await heapPage.answer(question)
         case .ui: return StatusPage(title: title, allowsChanges: allowsChanges).answer
         case .release, .simulate:
             return await AdminChange(manager, isAllowed: allowsChanges).answer(page, question)

@@ -49,6 +49,11 @@ extension StatusPage {
         .line.critical { stroke: var(--critical); stroke-dasharray: 3 3; }
         .line.limit { stroke: var(--limit); }
         .mark { fill: var(--text); }
+        .tile { fill: var(--fill); stroke: var(--panel); stroke-width: 2; }
+        .tile.grown { stroke: var(--critical); }
+        .tile.unnamed { fill: var(--edge); }
+        #heap-map { margin-top: 10px; }
+        #heap-map text { fill: var(--text); }
         .legend { display: flex; flex-wrap: wrap; gap: 2px 16px; color: var(--dim); font-size: 13px; margin-bottom: 6px; font-variant-numeric: tabular-nums; }
         .legend svg { display: inline-block; width: 26px; margin-right: 6px; vertical-align: middle; }
         .note { color: var(--dim); margin: 6px 0 0; }

@@ -1,7 +1,7 @@
 /// An HTML page that draws a manager's status and polls the status each second. Needs no resources except itself and
 /// the status.
 ///
-/// `StatusPage+Style`, `StatusPage+Script` and `StatusPage+Charts` contain the text exactly as sent.
+/// `StatusPage+Style`, `StatusPage+Script`, `StatusPage+Charts` and `StatusPage+Heap` contain the text exactly as sent.
 struct StatusPage {
     let title: String
     let allowsChanges: Bool
@@ -56,6 +56,7 @@ struct StatusPage {
         "use strict";
         \(Self.charts)
         \(Self.script)
+        \(Self.heapMap)
         </script>
         </body>
         </html>
@@ -107,6 +108,12 @@ struct StatusPage {
         <svg id="rates-chart" role="img" height="120"></svg>
         </figure>
         <div id="admissions"></div>
+        </section>
+        <section class="wide" aria-labelledby="heap-title">
+        <h2 id="heap-title">Heap by type</h2>
+        <p class="buttons"><button type="button" id="heap-count">Count the objects</button></p>
+        <p id="heap-note" class="note" role="status"></p>
+        <svg id="heap-map" role="img" height="340" hidden></svg>
         </section>
         <section class="wide" aria-labelledby="actions-title">
         <h2 id="actions-title">The last actions, newest first</h2>

@@ -47,6 +47,7 @@ import Testing
                 await source.waitUntilIdle()
             }
             await until { manager.reports.contains { $0.action == .release } }
+            manager.record(heap: [RecordedCensus.Row(name: "Shop.Order", count: 3, bytes: 96)])
             await source.whileIdle {
                 clock.advance(by: .milliseconds(300))
                 source.push(usage: .mebibytes(250), limit: .mebibytes(256))
@@ -62,6 +63,8 @@ import Testing
         let table = try #require(contents.tables.last)
         #expect(table.rows.first { $0.name == "thumbnails" }?.bytes == 30 << 20)
         #expect(contents.tables.contains { $0.rows.contains { $0.name == "pages" && $0.bytes >= 16 << 20 } })
+        let last = try #require(contents.samples.last)
+        #expect(contents.census?.rows == [.init(name: "Shop.Order", count: 3, bytes: 96)] && contents.census?.at == last.at - .milliseconds(300))
     }
 
     @Test func `the purgeables that hold most are listed if there are too many`() async throws {

@@ -15,6 +15,22 @@ import Testing
 
     init() { BoxMemory.writer.write(to: memory.start) }
 
+    @Test func `the latest census is read, the largest types with the begin of their names`() throws {
+        #expect(try memory.contents().census == nil)
+        let long = String(repeating: "Nested<", count: 40)
+        let rows = (0..<40).map { RecordedCensus.Row(name: $0 == 0 ? long : "Type\($0)", count: $0, bytes: 1 << 40 - $0) }
+        for sequence in 1...3 as ClosedRange<UInt32> {
+            RecordedCensus(at: .seconds(Int64(sequence)), rows: rows).write(
+                to: memory.start + BoxLayout.censuses.place(sequence), sequence: sequence)
+        }
+        let census = try #require(try memory.contents().census)
+        #expect(census.at == .seconds(3) && Array(census.rows.dropFirst()) == Array(rows[1..<BoxLayout.types]))
+        #expect(census.rows.first?.name.count ?? 0 > 100 && long.hasPrefix(census.rows[0].name))
+        // A kill while the third is written leaves the second.
+        memory.start.storeBytes(of: 1, toByteOffset: BoxLayout.censuses.place(3) + 300, as: UInt8.self)
+        #expect(try memory.contents().census?.at == .seconds(2))
+    }
+
     @Test func `what is written is read`() throws {
         var unlimited = sample
         (unlimited.available, unlimited.limit, unlimited.kills, unlimited.isDryRun) = (nil, nil, nil, false)

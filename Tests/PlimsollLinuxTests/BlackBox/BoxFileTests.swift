@@ -156,7 +156,7 @@ import Testing
             }
             failed += 1
             if failure == ENOSPC, reason.description.hasPrefix("cannot write") {
-                #expect(reason.description.hasSuffix("free 250 KiB, or choose another disk"))
+                #expect(reason.description.hasSuffix("free 255 KiB, or choose another disk"))
             }
         }
         #expect(failed > 100)

@@ -44,6 +44,17 @@ import Testing
         #expect(lines.contains { $0.hasPrefix("advice    requests \"POST /import\" grew: give them a limit, or the ladder a rung") })
     }
 
+    @Test func `the last census is told with its age`() {
+        var contents = burst()
+        #expect(!BoxStory(contents).lines { _ in "" }.contains { $0.hasPrefix("heap") })
+        let names = ["Array<UInt8>", "Shop.Order", "task", "error"]
+        contents.census = RecordedCensus(at: .seconds(7), rows: names.map { .init(name: $0, count: 4, bytes: 64 << 20) })
+        #expect(
+            BoxStory(contents).lines { _ in "" }.contains(
+                "heap      counted 3 s before: 64 MiB in 4 of Array<UInt8>, 64 MiB in 4 of Shop.Order, 64 MiB in 4 of task"),
+            "\(BoxStory(contents).lines { _ in "" })")
+    }
+
     @Test func `a cancelled request is named, and is no release`() {
         let cancelled = BoxContents.Report(
             at: .seconds(9), took: .zero, severity: PressureAction.cancelLargestRequest(above: .zero).severity, outcome: .done, asked: 140 << 20,

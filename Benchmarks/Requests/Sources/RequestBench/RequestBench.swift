@@ -6,7 +6,9 @@ import Foundation
 struct RequestBench: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "request-bench", abstract: "Measure budgets for the memory of requests.",
-        subcommands: [ServeCommand.self, SurviveCommand.self, ErrorCommand.self, ThroughputCommand.self])
+        subcommands: [
+            ServeCommand.self, SurviveCommand.self, ErrorCommand.self, ThroughputCommand.self, ForeignCommand.self,
+        ])
 }
 
 /// A failure of a benchmark, with what to do.

@@ -11,9 +11,13 @@ final class Server {
     /// - Parameters:
     ///   - plimsoll: the command `plimsoll`.
     ///   - limit: limit of the group; `nil` for no group.
-    init(_ budgets: Budgets, mebibytes: Int = 32, plimsoll: String, limit: String?) throws {
+    convenience init(_ budgets: Budgets, mebibytes: Int = 32, plimsoll: String, limit: String?) throws {
         let serve = [CommandLine.arguments[0], "serve", "--budgets", budgets.rawValue, "--mebibytes", "\(mebibytes)"]
-        let command = limit.map { [plimsoll, "run", "--json", "--memory-max", $0, "--"] + serve } ?? serve
+        try self.init(limit.map { [plimsoll, "run", "--json", "--memory-max", $0, "--"] + serve } ?? serve)
+    }
+
+    /// Starts a service that prints its port and its PID once it listens.
+    init(_ command: [String]) throws {
         let output = Pipe()
         runner.executableURL = URL(fileURLWithPath: command[0])
         runner.arguments = Array(command.dropFirst())

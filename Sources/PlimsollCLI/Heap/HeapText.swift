@@ -6,11 +6,8 @@ import PlimsollService
 /// Text of `plimsoll heap`.
 enum HeapText {
     static func text(_ status: HeapStatus) -> String {
-        let census = status.census
-        let rows = census.rows.map { row($0, bytes: { ByteCount($0).description }) }
         let declared = "registered caches and purgeables declare \(ByteCount(status.declaredBytes))"
-        var parts = [head(census), declared, table(rows)]
-        if status.types > census.rows.count { parts.append("and \(status.types - census.rows.count) types more") }
+        var parts = [text(status.census, types: status.types, declared)]
         if let growth = status.growth, let seconds = status.growthSeconds {
             parts.append("")
             let nothing = growth.isEmpty ? ": nothing" : ""
@@ -18,6 +15,13 @@ enum HeapText {
             if !growth.isEmpty { parts.append(table(growth.map { row($0, bytes: signed) })) }
         }
         return parts.joined(separator: "\n")
+    }
+
+    /// The text of a census, of whose rows only the first `census.rows` of `types` are listed.
+    static func text(_ census: HeapCensus, types: Int, _ declared: String? = nil) -> String {
+        let rows = table(census.rows.map { row($0, bytes: { ByteCount($0).description }) })
+        let more = types > census.rows.count ? "and \(types - census.rows.count) types more" : nil
+        return [head(census), declared, rows, more].compactMap { $0 }.joined(separator: "\n")
     }
 
     /// The share that has a name comes first: the rest of the census is about that share.

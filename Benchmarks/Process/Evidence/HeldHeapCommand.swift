@@ -1,0 +1,51 @@
+import ArgumentParser
+import Glibc
+import Plimsoll
+import PlimsollDemos
+import PlimsollTesting
+
+/// A process with a known heap, for censuses by other processes. Ends with standard input.
+struct HeldHeapCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "_held-heap", abstract: "Part of the tests of `plimsoll heap`.", shouldDisplay: false)
+
+    @Option(help: "Objects of the most frequent kind.") var objects = 1000
+    @Option(help: "Writes random words over free lists and headers of blocks, from that seed.") var corrupt: UInt64?
+
+    func run() throws {
+        let planted = PlantedHeap(objects)
+        Output.line(JSONLine.encode(planted.truth))
+        if let corrupt { Self.corruptHeap(seed: corrupt) }
+        // From here on no malloc: the heap may be broken.
+        var byte: UInt8 = 0
+        withUnsafeBytes(of: UInt8(ascii: "\n")) { _ = write(STDOUT_FILENO, $0.baseAddress, 1) }
+        while read(STDIN_FILENO, &byte, 1) > 0 {}
+        withExtendedLifetime(planted) { _exit(0) }
+    }
+
+    /// Breaks the links of freed blocks, and sizes in the headers of all.
+    private static func corruptHeap(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let blocks = (0..<4000).map { _ in malloc(Int.random(in: 24...3000, using: &random))! }
+        for index in stride(from: 0, to: blocks.count, by: 2) { free(blocks[index]) }
+        blocks.withUnsafeBufferPointer { blocks in
+            for _ in 0..<400 {
+                let block = blocks[Int.random(in: 0..<blocks.count, using: &random)]
+                let near = UInt64(UInt(bitPattern: blocks[Int.random(in: 0..<blocks.count, using: &random)]))
+                // Words that look like links and sizes lead a walk further astray than random ones.
+                let word: UInt64 =
+                    switch random.next() % 6 {
+                    case 0: random.next()
+                    case 1: near
+                    case 2: near >> 12
+                    case 3: random.next() & 0xffff
+                    case 4: 0
+                    default: 1 << 40
+                    }
+                // The header, and the links of a free block.
+                let place = Int(random.next() % 4) * 8 - 16
+                block.storeBytes(of: word, toByteOffset: place, as: UInt64.self)
+            }
+        }
+    }
+}

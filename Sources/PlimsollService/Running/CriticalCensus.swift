@@ -1,0 +1,70 @@
+import Plimsoll
+import PlimsollHeap
+import Synchronization
+
+/// A census of the heap at the first `critical` of an episode, for the log and the black box.
+///
+/// The census runs on a thread of its own: observers of the level do not wait. A census is left out if the last one was
+/// less than ten minutes ago, or if less memory is free below the limit than a census takes.
+final class CriticalCensus: Sendable {
+    /// The least time between two censuses.
+    static let rest = Duration.seconds(600)
+    /// Memory that must be free below the limit: a census maps 7 MiB, and names the types.
+    static let headroom = ByteCount.mebibytes(12)
+
+    private let manager: ResourceManager
+    private let log: ManagerLog
+    private let take: @Sendable () throws -> HeapCensus
+    private let clock: @Sendable () -> Duration
+    private let last = Mutex<Duration?>(nil)
+
+    /// Creates a census that is logged to `log`.
+    ///
+    /// - Parameter clock: any clock; only differences count.
+    init(
+        _ manager: ResourceManager, _ log: ManagerLog,
+        take: @escaping @Sendable () throws -> HeapCensus = { try HeapCensus.take() },
+        clock: @escaping @Sendable () -> Duration = Timekeeper.running.elapsed
+    ) {
+        (self.manager, self.log, self.take, self.clock) = (manager, log, take, clock)
+    }
+
+    /// Takes censuses until the registration is cancelled.
+    func begin() -> Registration {
+        manager.observe(from: .critical, "census") { [self] event in
+            guard event.level == .critical, event.previous < .critical else { return }
+            begin(room: manager.memoryStatus.flatMap { memory in memory.limitBytes.map { $0 - memory.usageBytes } })
+        }
+    }
+
+    /// Starts a census, unless it is too soon or too tight for one.
+    ///
+    /// - Parameter room: bytes free below the limit; `nil` without a limit.
+    func begin(room: Int?) {
+        let now = clock()
+        if let room, room < Self.headroom.bytes { return log.leavesOutCensus(ByteCount(max(0, room)), Self.headroom) }
+        let isDue = last.withLock { last in
+            if let last, now - last < Self.rest { return false }
+            return true
+        }
+        guard isDue else { return }
+        last.withLock { $0 = now }
+        let isStarted = Thread.start("plimsoll-census") { [self] in
+            do {
+                let census = try take()
+                log.counted(census)
+                manager.record(heap: census.recorded)
+            } catch {
+                log.cannot("take a census of the heap", "\(error)")
+            }
+        }
+        if !isStarted { log.cannot("take a census of the heap", "no thread can be started") }
+    }
+}
+
+extension HeapCensus {
+    /// The largest types, for a record that outlives the process.
+    var recorded: [RecordedCensus.Row] {
+        rows.prefix(16).map { RecordedCensus.Row(name: $0.name, count: $0.count, bytes: $0.totalBytes) }
+    }
+}

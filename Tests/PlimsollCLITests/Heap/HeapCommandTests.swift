@@ -1,0 +1,68 @@
+import ArgumentParser
+import Foundation
+import Plimsoll
+import PlimsollHeap
+import TestSupport
+import Testing
+
+@testable import PlimsollCLI
+@testable import PlimsollDemos
+
+/// `plimsoll heap` of programs that know nothing of it.
+@Suite struct HeapCommandTests {
+    private static let program = builtProgram("plimsoll")
+
+    /// Why no command can be watched here; `nil` if one can.
+    private static let obstacle: String? = {
+        do { return try run(["true"]).errors.contains("% of") ? nil : "ptrace is forbidden" } catch { return "\(error)" }
+    }()
+
+    private static func run(_ command: [String], _ options: [String] = []) throws -> (status: Int32, output: String, errors: String) {
+        let process = Process(), output = Pipe(), errors = Pipe()
+        process.executableURL = URL(fileURLWithPath: program)
+        process.arguments = ["heap", "--rows", "3"] + options + ["--"] + command
+        (process.standardOutput, process.standardError) = (output, errors)
+        try process.run()
+        // Both are less than a pipe holds.
+        let texts = [output, errors].map { String(decoding: $0.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self) }
+        process.waitUntilExit()
+        return (process.terminationStatus, texts[0], texts[1])
+    }
+
+    private static let commands: [(command: [String], status: Int32)] = [
+        (["true"], 0), (["sh", "-c", "echo said; exit 7"], 7), (["sh", "-c", "kill -TERM $$"], 143),
+        (["sh", "-c", "(sleep 0.2; kill -CONT $$) & kill -STOP $$; wait; exit 3"], 3), (["plimsoll-no-such-command"], 127),
+    ]
+
+    @Test(.needs(obstacle == nil, "no command can be traced here"), arguments: commands)
+    func `a command runs as without a census, and its heap is counted before its end`(command: [String], status: Int32) throws {
+        let (ending, output, errors) = try Self.run(command)
+        #expect(ending == status)
+        #expect(output == (command.last?.contains("said") == true ? "said\n" : ""))
+        #expect(errors.contains("% of ") && errors.contains(" are named or owned: "), "\(errors)")
+    }
+
+    @Test(.needs(obstacle == nil, "no command can be traced here"))
+    func `with --json the census is the last line of standard error`() throws {
+        let (_, _, errors) = try Self.run(["sh", "-c", "echo warning >&2"], ["--json"])
+        let lines = errors.split(separator: "\n")
+        #expect(lines.count == 2 && lines.first == "warning")
+        let census = try JSONLine.decode(HeapCensus.self, from: try #require(lines.last))
+        #expect(census.way == .chunks && census.usedBytes > 0 && census.rows.count <= 3)
+    }
+
+    @Test func `a process is worth a census each time it has grown by a quarter`() {
+        var trigger = GrowthTrigger()
+        #expect([100, 100, 125, 126, 126, 90, 157, 158].map { trigger.isDue($0) } == [true, false, false, true, false, false, false, true])
+        trigger = GrowthTrigger()
+        #expect((1...1_000_000).count { trigger.isDue($0) } < 70)
+    }
+
+    @Test(arguments: [
+        (["heap", "--pid", "0"], "a PID is at least 1"), (["heap", "--rows", "0"], "allowed is 1 to 1000"),
+        (["heap", "--pid", "7", "--socket", "/run/s"], "Only one of"), (["heap", "--pid", "7", "--", "true"], "Only one of"),
+    ])
+    func `impossible options are refused`(arguments: [String], sentence: String) {
+        #expect { try PlimsollCommand.parseAsRoot(arguments) } throws: { PlimsollCommand.message(for: $0).contains(sentence) }
+    }
+}
