@@ -11,7 +11,9 @@
 
 int heap_open_file(const plimsoll_census *heap, const char *name) {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", heap->pid, name);
+    // In a namespace of processes the number of the calling process may mean another in /proc.
+    if (heap->is_other) snprintf(path, sizeof path, "/proc/%d/%s", heap->pid, name);
+    else snprintf(path, sizeof path, "/proc/self/%s", name);
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 

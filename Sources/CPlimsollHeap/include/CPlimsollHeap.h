@@ -92,12 +92,12 @@ bool plimsoll_census_has_chunks(plimsoll_census *heap);
 /// Counts all blocks. Returns 0 or an errno. Allocates nothing, takes no lock. Not for two threads at a time.
 int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way);
 
-/// Waits until the child `process` has stopped itself by SIGSTOP, lets it go on, and waits for its end. Just before it
-/// ends, calls `before_end` on the calling thread while all memory of the process is still there. Writes the status as wait(2) has it, or -1 if it is unknown. Returns
-/// 0, or the errno if the kernel does not let the caller trace the child (ptrace(2)).
+/// Waits until the child `process` has stopped itself by SIGSTOP, lets it go on, and waits for its end. Just before the
+/// end calls `before_end` on the calling thread, while all memory of the child is still there. Writes the status as
+/// wait(2) has it, or -1 if it is unknown. Returns 0, or the errno if the kernel does not let the caller trace the child
+/// (ptrace(2)).
 ///
-/// A child that SIGKILL ends may end without that call. Only the calling thread may wait for the
-/// child.
+/// A child that SIGKILL ends may end without that call. Only the calling thread may wait for the child.
 int plimsoll_census_watch(int process, void (*before_end)(void *context), void *context, int *status);
 
 /// Results of the last census, valid until the next.

@@ -35,8 +35,10 @@ struct HeapCommand: ParsableCommand {
 
     func run() throws {
         if let pid {
-            Output.line(
-                text(try reportingFailure { try Self.census { () throws(HeapCensusError) in try .take(of: pid) } }))
+            let census = try reportingFailure {
+                do { return try HeapCensus.take(of: pid) } catch { throw Failure.unavailable("\(error)") }
+            }
+            Output.line(text(census))
         } else if command.isEmpty {
             var request = AdminRequest(.heap)
             request.rows = rows
@@ -60,9 +62,5 @@ struct HeapCommand: ParsableCommand {
         let types = census.rows.count
         census.rows = Array(census.rows.prefix(rows))
         return admin.json ? JSONLine.encode(census) : HeapText.text(census, types: types)
-    }
-
-    private static func census(_ body: () throws(HeapCensusError) -> HeapCensus) throws -> HeapCensus {
-        do throws(HeapCensusError) { return try body() } catch { throw Failure.unavailable(error.description) }
     }
 }

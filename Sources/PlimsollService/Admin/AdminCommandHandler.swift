@@ -69,7 +69,10 @@ struct AdminCommandHandler: Sendable {
                 answer.sentences = AdminExplanation(manager.status, last: request.last ?? .max).sentences
             case .heap:
                 sign(&answer)
-                let declared = manager.status.holders.reduce(0) { $0 &+ $1.heldBytes }
+                // Volatile memory is no part of malloc's heap.
+                let declared = manager.status.holders.reduce(0) {
+                    $0 &+ max(0, $1.heldBytes &- ($1.volatileBytes ?? 0))
+                }
                 answer.heap = try heap.take(rows: request.rows ?? 40, declared: declared)
                 manager.record(heap: answer.heap?.census.recorded ?? [])
             case .purge: answer.report = try purge(request)

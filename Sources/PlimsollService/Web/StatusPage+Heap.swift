@@ -72,7 +72,8 @@ extension StatusPage {
               + `registered caches and purgeables declare ${bytes(heap.declaredBytes)}; ${bytes(census.freeBytes)} free in malloc; `
               + `${whole(heap.types)} types, counted in ${span(census.processorSeconds)} at ${new Date().toLocaleTimeString()}.`
               + (heap.growth ? ` Marked: grown in the ${span(heap.growthSeconds)} since the census before.` : ""));
-            place("heap-map").hidden = false;
+            // The property `hidden` is one of HTML elements alone.
+            place("heap-map").removeAttribute("hidden");
             drawHeap(place("heap-map"), heap);
           } catch (error) {
             setText(note, `There is no census: ${error.message.trim()}`);
@@ -80,5 +81,7 @@ extension StatusPage {
           button.disabled = false;
         }
         place("heap-count").addEventListener("click", countHeap);
+        // A link to the page with #heap counts at once.
+        if (location.hash === "#heap") countHeap();
         """#
 }

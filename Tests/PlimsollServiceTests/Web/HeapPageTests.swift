@@ -22,6 +22,20 @@ import Testing
         #expect(status.census.rows.count == 3 && status.types > 100 && status.growth == nil)
     }
 
+    @Test(.needs(allocation_count_works() && VolatileMemory.isSupported, "a sanitizer is in front of malloc, or no memory can be volatile"))
+    func `volatile memory is no part of what purgeables declare on the heap`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource()), cache = VolatileCache<Int, [UInt8]>("tiles")
+        for key in 0..<8 { cache.insert([UInt8](repeating: 1, count: 1 << 20), forKey: key) }
+        let registrations = [
+            manager.register(cache), manager.register("pages", byteCount: { 3 << 20 }, release: { _ in 0 }),
+        ]
+        let answer = await AdminPages(manager).answer(.heap, .init(query: ["rows": "1"]))
+        let status = try JSONDecoder().decode(HeapStatus.self, from: Data(answer.body.utf8))
+        // Segments that are still written are not volatile.
+        #expect(status.declaredBytes >= 3 << 20 && status.declaredBytes < 8 << 20, "\(status.declaredBytes)")
+        withExtendedLifetime(registrations) {}
+    }
+
     @Test func `a page of another site gets none, and a number of types that is none is refused`() async {
         for site in ["cross-site", "same-site", ""] {
             #expect(await pages.answer(.heap, .init(fetchSite: site)).status == 403, "\(site)")
