@@ -95,24 +95,28 @@ void plimsoll_census_close(plimsoll_census *heap) {
 }
 
 bool plimsoll_census_has_chunks(plimsoll_census *heap) {
-    // A block may have 16 bytes more than a chunk for it needs. A thread caches seven blocks of a size.
-    enum { SIZE = 1000, CHUNK = 1008, CACHED = 40, BLOCKS = 9 };
-    uint64_t size = 0, keys[2] = {0, 0};
+    // A block may have 16 bytes more than a chunk for it needs.
+    enum { SIZE = 1000, CHUNK = 1008, CACHED = 40, ROUNDS = 8 };
+    uint64_t size = 0;
     if (attach_again(heap)) return false;
     if (heap->is_other) return heap_learn_chunks(heap);
-    char *blocks[BLOCKS] = {malloc(SIZE)};
-    bool has_header = blocks[0] && heap_read(heap, (uint64_t)blocks[0] - 8, &size, sizeof size)
+    char *block = malloc(SIZE);
+    bool has_header = block && heap_read(heap, (uint64_t)block - 8, &size, sizeof size)
         && ((size & ~7ull) == CHUNK || (size & ~7ull) == CHUNK + 16);
-    free(blocks[0]);
+    free(block);
     if (!has_header || heap->cache_key) return has_header;
-    // glibc marks cached blocks with a random key, the same for all.
-    for (int index = 0; index < BLOCKS; index++) blocks[index] = malloc(CACHED);
-    for (int index = 0; index < BLOCKS; index++) {
-        uint64_t address = (uint64_t)blocks[index];
-        free(blocks[index]);
-        if (index < 2) (void)heap_read(heap, address + 8, &keys[index], sizeof *keys);
+    // glibc marks blocks in a thread's cache with a random key, the same for all. The cache has room for two if two were
+    // taken from there just before, and may be full if malloc has filled the cache meanwhile.
+    for (int round = 0; round < ROUNDS && !heap->cache_key; round++) {
+        char *blocks[2] = {malloc(CACHED), malloc(CACHED)};
+        uint64_t keys[2] = {0, 0};
+        for (int index = 0; index < 2; index++) {
+            uint64_t address = (uint64_t)blocks[index];
+            free(blocks[index]);
+            if (address) (void)heap_read(heap, address + 8, &keys[index], sizeof *keys);
+        }
+        if (keys[0] == keys[1]) heap->cache_key = keys[0];
     }
-    heap->cache_key = keys[0] == keys[1] ? keys[0] : 0;
     return heap->cache_key != 0;
 }
 
@@ -127,21 +131,25 @@ static void count(plimsoll_census *heap, uint64_t address, uint64_t size, const 
     heap->totals.named_bytes += size;
 }
 
+/// Gives the blocks without a name to which `size` bytes point to `type`.
+static void own(plimsoll_census *heap, const unsigned char *bytes, uint64_t size, const struct plimsoll_census_type *type) {
+    for (uint64_t at = 0; at + 8 <= size; at += 8) {
+        uint64_t address = heap_untagged(word(bytes, at));
+        if (heap_may_have_raw(heap, address)) heap_own(heap, address, type);
+    }
+}
+
 /// Looks for pointers to blocks without a name.
 static void look_for_raws(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head) {
-    enum { STEP = 1 << 16 };
+    enum { STEP = 1 << 16, HEADER = 16 };
     const struct plimsoll_census_type *type = heap_type_of(heap, head, size);
-    if (!type || type->shape == PLIMSOLL_CENSUS_STRING) return;
-    // Elements smaller than a pointer are none.
-    if (type->shape == PLIMSOLL_CENSUS_ARRAY && type->stride < sizeof(void *)) return;
-    if (size <= HEAD) {
-        for (uint64_t at = 16; at + 8 <= size; at += 8) heap_own(heap, word(head, at), type);
-        return;
-    }
-    for (uint64_t done = 16; done + 8 <= size;) {
+    if (!type || !heap_may_have_pointers(type)) return;
+    // The rest may have words of what was there before.
+    size = heap_used(type, head, size);
+    if (size <= HEAD) return own(heap, head + HEADER, size - HEADER, type);
+    for (uint64_t done = HEADER; done + 8 <= size;) {
         uint64_t step = size - done < STEP ? size - done : STEP;
-        const unsigned char *bytes = heap_peek(heap, address + done, step);
-        for (uint64_t at = 0; at + 8 <= step; at += 8) heap_own(heap, word(bytes, at), type);
+        own(heap, heap_peek(heap, address + done, step), step, type);
         done += step;
     }
 }
@@ -154,12 +162,13 @@ static uint64_t processor_time(void) {
 
 static void clear(plimsoll_census *heap) {
     heap->type_count = heap->raw_count = 0;
+    heap->last_type = NULL;
     memset(heap->type_slots, 0, TYPE_SLOTS * sizeof(uint16_t));
     memset(heap->rejected, 0, sizeof heap->rejected);
     // Zeros again, and no memory between two censuses.
     madvise(heap->raws, RAW_SLOTS * sizeof(struct raw), MADV_DONTNEED);
     memset(heap->raw_filter, 0, RAW_FILTER_BITS / 8);
-    heap->raw_least = 16;
+    heap->raw_threshold = 16;
     heap->raw_begin = UINT64_MAX;
     heap->raw_end = 0;
     memset(&heap->totals, 0, sizeof heap->totals);
@@ -168,25 +177,31 @@ static void clear(plimsoll_census *heap) {
 int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
     uint64_t begin = processor_time();
     clear(heap);
-    int failure = attach_again(heap);
-    if (failure == 0) failure = heap_read_regions(heap);
+    int failure = plimsoll_census_refresh(heap);
     if (failure) return failure;
+    heap->filled_bytes = 0;
     if (way == PLIMSOLL_CENSUS_CHUNKS) {
         heap_walk_chunks(heap, count);
         struct plimsoll_census_totals totals = heap->totals;
-        heap_walk_chunks(heap, look_for_raws);
+        if (heap->raw_count) heap_walk_chunks(heap, look_for_raws);
         heap->totals = totals;
         heap_sum_raws(heap);
     } else {
-        heap->filled_bytes = 0;
         heap_scan(heap, count);
         uint64_t seen = heap->filled_bytes, named = heap->totals.named_bytes;
         heap->totals.unnamed_bytes = seen > named ? seen - named : 0;
     }
     madvise(heap->raws, RAW_SLOTS * sizeof(struct raw), MADV_DONTNEED);
     madvise(heap->window, WINDOW, MADV_DONTNEED);
+    heap->totals.mappings = heap->region_count;
+    heap->totals.read_bytes = heap->filled_bytes;
     heap->totals.processor_nanoseconds = processor_time() - begin;
     return 0;
+}
+
+int plimsoll_census_refresh(plimsoll_census *heap) {
+    int failure = attach_again(heap);
+    return failure ? failure : heap_read_regions(heap);
 }
 
 const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *heap, size_t *count) {
@@ -224,6 +239,14 @@ const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *
 struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap) {
     (void)heap;
     return (struct plimsoll_census_totals){0};
+}
+int plimsoll_census_refresh(plimsoll_census *heap) {
+    (void)heap;
+    return ENOTSUP;
+}
+bool plimsoll_census_find_block(plimsoll_census *heap, uint64_t value, struct plimsoll_census_block *block) {
+    (void)heap, (void)value, (void)block;
+    return false;
 }
 bool plimsoll_census_read(plimsoll_census *heap, uint64_t address, void *into, size_t size) {
     (void)heap, (void)address, (void)into, (void)size;

@@ -78,14 +78,16 @@ struct plimsoll_census {
 
     // Types.
     size_t type_count;
-    struct plimsoll_census_type *types;
+    struct plimsoll_census_type *types, *last_type;
     /// Number of a type, plus one, by hash of the metadata pointer.
     uint16_t *type_slots;
     uint64_t rejected[REJECTED_SLOTS];
 
     // Blocks without a name.
     size_t raw_count;
-    uint64_t raw_least, raw_begin, raw_end;
+    /// Size from which every block is in the table. Smaller ones are sampled.
+    uint64_t raw_threshold;
+    uint64_t raw_begin, raw_end;
     struct raw *raws, *spare_raws;
     uint64_t *raw_filter;
 
@@ -120,10 +122,27 @@ const struct region *heap_region(plimsoll_census *heap, uint64_t address);
 /// Returns the type of a block that begins with `head`, `HEAD` bytes of which are readable; NULL if the block has none.
 /// `room` is the size of the block; 0 if unknown.
 struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned char *head, uint64_t room);
+/// Returns false if objects of the type hold nothing but bytes.
+bool heap_may_have_pointers(const struct plimsoll_census_type *type);
+/// Returns the bytes of a block of `size` bytes that the object uses: without the room for more elements of an array, and
+/// without the remainder of a chunk that was larger than needed.
+uint64_t heap_used(const struct plimsoll_census_type *type, const unsigned char *head, uint64_t size);
 /// Adds an object to the type's sums.
 void heap_add(struct plimsoll_census_type *type, const unsigned char *head, uint64_t bytes);
 
 void heap_add_raw(plimsoll_census *heap, uint64_t address, uint64_t bytes);
+static inline size_t raw_bit(uint64_t address) {
+    return (size_t)(address / 16 * 0x9e3779b97f4a7c15u >> 44) % RAW_FILTER_BITS;
+}
+/// Returns true if there may be a block without a name at `address`.
+static inline bool heap_may_have_raw(const plimsoll_census *heap, uint64_t address) {
+    // Rotated, so that one comparison leaves out what is out of range and what is no multiple of 16.
+    uint64_t offset = address - heap->raw_begin;
+    return (offset >> 4 | offset << 60) <= (heap->raw_end - heap->raw_begin) / 16
+        && heap->raw_filter[raw_bit(address) / 64] >> raw_bit(address) % 64 & 1;
+}
+/// Returns the pointer in `value` without the tags that Swift keeps in spare bits: the lowest three, the upper byte.
+static inline uint64_t heap_untagged(uint64_t value) { return value & 0x00fffffffffffff8; }
 /// Gives the block at `address`, if there is one without an owner, to `type`.
 void heap_own(plimsoll_census *heap, uint64_t address, const struct plimsoll_census_type *type);
 void heap_sum_raws(plimsoll_census *heap);

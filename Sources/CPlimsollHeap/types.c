@@ -210,9 +210,28 @@ struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned 
     if (!is_counted && room == 0) return NULL;
     // A virtual table of C++ lies in a program or library. Other words cost no further look.
     if (!is_counted && !is_in_file(heap, metadata)) return NULL;
-    struct plimsoll_census_type *type = lookup(heap, metadata);
+    // Objects of one type are often neighbours.
+    struct plimsoll_census_type *type = heap->last_type;
+    if (!type || type->metadata != metadata) type = lookup(heap, metadata);
+    if (type) heap->last_type = type;
     if (!type || (!is_counted && type->kind != PLIMSOLL_CENSUS_CPP)) return NULL;
     return fits(type, room) ? type : NULL;
+}
+
+bool heap_may_have_pointers(const struct plimsoll_census_type *type) {
+    if (type->shape == PLIMSOLL_CENSUS_STRING) return false;
+    // Elements smaller than a pointer are none.
+    return type->shape != PLIMSOLL_CENSUS_ARRAY || type->stride >= sizeof(void *);
+}
+
+uint64_t heap_used(const struct plimsoll_census_type *type, const unsigned char *head, uint64_t size) {
+    enum { HEADER = 32 };
+    uint64_t used = size;
+    if (type->shape == PLIMSOLL_CENSUS_ARRAY && type->stride && word(head, 16) < size / type->stride)
+        used = HEADER + word(head, 16) * type->stride;
+    else if (type->instance_size && !type->has_tail)
+        used = type->instance_size;
+    return used < size ? used : size;
 }
 
 void heap_add(struct plimsoll_census_type *type, const unsigned char *head, uint64_t bytes) {

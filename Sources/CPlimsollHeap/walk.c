@@ -17,6 +17,7 @@ enum {
     MOST_FAST = 128,
     HEAP = 64 << 20,
     ARENA = 2200,
+    MOST_UNNAMED = 4096,
 };
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -67,8 +68,8 @@ static uint64_t lost(plimsoll_census *heap, uint64_t from, uint64_t end, uint64_
 /// Visits the chunks from `begin` to the top of a heap, which ends at `end`.
 static void walk_heap(plimsoll_census *heap, uint64_t begin, uint64_t end, uint64_t flags, visitor *visit) {
     for (uint64_t chunk = begin; chunk + LEAST_CHUNK <= end;) {
-        unsigned char head[HEADER + HEAD];
-        memcpy(head, heap_peek(heap, chunk, sizeof head), sizeof head);
+        // Valid until the next look beyond the window: none before `visit`, which gets it last.
+        const unsigned char *head = heap_peek(heap, chunk, HEADER + HEAD);
         uint64_t size = word(head, 8);
         if (!is_chunk(size, flags)) {
             // Two headers without blocks end a heap that has no room.
@@ -161,8 +162,8 @@ static void walk_region(plimsoll_census *heap, struct probes *probes, struct reg
             && size % PAGE == 0 && size <= region.end - page;
         if (is_mapped) {
             unsigned char head[HEAD];
-            memcpy(head, heap_peek(heap, page + HEADER, HEAD), HEAD);
-            visit(heap, page + HEADER, size - HEADER, head);
+            // Not through the window, which would read a megabyte of the block.
+            if (heap_read(heap, page + HEADER, head, HEAD)) visit(heap, page + HEADER, size - HEADER, head);
         }
         page += is_mapped ? size : PAGE;
     }
@@ -182,6 +183,31 @@ void heap_walk_chunks(plimsoll_census *heap, visitor *visit) {
         while (index + 1 < heap->region_count && heap->regions[index + 1].is_brk) region.end = heap->regions[++index].end;
         walk_heap(heap, region.begin, region.end, 0, visit);
     }
+}
+
+bool plimsoll_census_find_block(plimsoll_census *heap, uint64_t value, struct plimsoll_census_block *block) {
+    uint64_t address = heap_untagged(value), next;
+    unsigned char bytes[HEADER + HEAD];
+    if (address % 16 || address < PAGE) return false;
+    const struct region *region = heap_region(heap, address);
+    if (!region || !region->is_anonymous || !region->is_writable || address < region->begin + HEADER) return false;
+    if (!heap_read(heap, address - HEADER, bytes, sizeof bytes)) return false;
+    uint64_t size = word(bytes, 8), flags = size & FLAGS;
+    size &= ~(uint64_t)FLAGS;
+    if (flags == IS_MAPPED && address % PAGE == HEADER && word(bytes, 0) == 0) {
+        if (size % PAGE || size > region->end - (address - HEADER)) return false;
+        size -= HEADER;
+    } else {
+        if (!is_chunk(size | flags, NOT_MAIN_ARENA) || size > region->end - address) return false;
+        if (!heap_read(heap, address + size - 8, &next, sizeof next) || !(next & PREVIOUS_IN_USE)) return false;
+        if (!is_chunk(next, NOT_MAIN_ARENA)) return false;
+        size -= 8;
+    }
+    const struct plimsoll_census_type *type = heap_type_of(heap, bytes + HEADER, size);
+    uint64_t used = size > MOST_UNNAMED ? 0 : size;
+    if (type) used = heap_may_have_pointers(type) ? heap_used(type, bytes + HEADER, size) : 0;
+    *block = (struct plimsoll_census_block){address, size, used};
+    return true;
 }
 
 /// Votes by majority (Boyer and Moore, 1981) for the word behind what looks like the end of a list of free blocks, or

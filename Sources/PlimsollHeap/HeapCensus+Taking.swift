@@ -18,6 +18,19 @@ extension HeapCensus {
         try taker.withLock { taker throws(HeapCensusError) in try taker.take() }
     }
 
+    /// Returns the bytes of the blocks to which each of the roots, and no other of them, leads.
+    ///
+    /// - Parameters:
+    ///   - roots: Words of values, pointers among them. The values must live until the call returns.
+    ///   - words: Words to look at.
+    /// - Returns: `nil` if the roots lead to more than `words` words, or if the size of a block is not known, as under
+    ///   another malloc than glibc's.
+    package static func bytes(reachedFrom roots: [[UInt64]], atMost words: Int) -> [Int]? {
+        taker.withLock { taker in
+            taker.memory().flatMap { HeapReach.bytes(from: roots, in: $0, atMost: words) }
+        }
+    }
+
     // No lock of others is taken under this one: a census calls neither users' code nor code that waits.
     private static let taker = Mutex(CensusTaker())
 
@@ -79,7 +92,12 @@ private struct CensusTaker: ~Copyable {
             var census = Self.read(heap, way)
             if way == .scan { census.countUnnamed() }
             if let missed = canary.missed(by: census) {
-                failures.append("\(way): \(missed)")
+                let totals = plimsoll_census_totals(heap)
+                failures.append(
+                    """
+                    \(way): \(missed) among \(census.rows.count) types, \(totals.mappings) mappings, \
+                    \(totals.read_bytes) bytes read, \(totals.lost_bytes) skipped
+                    """)
             } else {
                 census.rows.removeAll { HeapCanary.isOwn($0) }
                 return census
@@ -90,6 +108,14 @@ private struct CensusTaker: ~Copyable {
             cannot take a census of the heap because objects made for a test were not found \
             (\(failures.joined(separator: "; "))); this Swift or malloc lays out memory in another way
             """)
+    }
+
+    /// Returns the process's memory as blocks; `nil` if blocks cannot be told.
+    mutating func memory() -> BlockMemory? {
+        var failure: Int32 = 0
+        if heap == nil { heap = plimsoll_census_open(0, &failure) }
+        guard let heap, plimsoll_census_has_chunks(heap), plimsoll_census_refresh(heap) == 0 else { return nil }
+        return BlockMemory(heap: heap)
     }
 
     static func text(_ failure: Int32) -> String {
@@ -112,6 +138,29 @@ private struct CensusTaker: ~Copyable {
             namedBytes: Int(totals.named_bytes), ownedBytes: Int(totals.owned_bytes),
             unnamedBytes: Int(totals.unnamed_bytes), freeBytes: Int(totals.free_bytes),
             lostBytes: Int(totals.lost_bytes), processorSeconds: Double(totals.processor_nanoseconds) / 1e9)
+    }
+}
+
+/// Blocks of glibc's malloc in this process.
+private struct BlockMemory: HeapReach.Memory {
+    let heap: OpaquePointer
+
+    func block(at word: UInt64) -> HeapReach.Block? {
+        var block = plimsoll_census_block()
+        guard plimsoll_census_find_block(heap, word, &block) else { return nil }
+        return HeapReach.Block(address: block.address, size: Int(block.size), used: Int(block.used))
+    }
+
+    func forEachWord(of block: HeapReach.Block, _ body: (UInt64) -> Void) {
+        withUnsafeTemporaryAllocation(of: UInt64.self, capacity: 1024) { words in
+            var done = 0
+            while done + 8 <= block.used {
+                let size = min(words.count * 8, (block.used - done) & ~7)
+                guard plimsoll_census_read(heap, block.address + UInt64(done), words.baseAddress, size) else { return }
+                for index in 0..<size / 8 { body(words[index]) }
+                done += size
+            }
+        }
     }
 }
 

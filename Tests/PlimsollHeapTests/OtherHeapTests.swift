@@ -36,15 +36,19 @@ struct OtherHeapTests {
         let truth: [String: Int]
 
         init(_ options: [String]) async throws {
-            child = try ChildProcess(
+            let child = try ChildProcess(
                 builtProgram("plimsoll-bench"), ["plimsoll-bench", "_held-heap"] + options, readsOutput: true, endsWithParent: true)
             let output = try #require(child.output)
             var lines: [String] = []
             // The second line is empty: the heap stays as it is from then on.
+            var ending: ChildProcess.Ending?
             await until("the heap to be made") {
+                ending = child.poll()
                 lines += output.lines()
-                return lines.count >= 2
+                return lines.count >= 2 || ending != nil
             }
+            try #require(ending == nil && lines.count >= 2, "\(String(describing: ending)) after \(lines.count) lines")
+            self.child = child
             truth = try JSONLine.decode([String: Int].self, from: lines[0])
         }
     }
@@ -60,7 +64,8 @@ struct OtherHeapTests {
     }
 
     @Test func `a broken heap of another process ends no census, and no process`() async throws {
-        for seed in seeds(0..<12) {
+        // The last one damaged the block of an array that was freed afterwards.
+        for seed in seeds(0..<12) + (hasChosenSeed ? [] : [590_880_396]) {
             let process = try await HeldHeap(["--objects", "200", "--corrupt", "\(seed)"])
             for _ in 0..<3 {
                 let census = try HeapCensus.take(of: process.child.pid)

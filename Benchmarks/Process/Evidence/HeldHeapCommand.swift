@@ -26,26 +26,28 @@ struct HeldHeapCommand: ParsableCommand {
     /// Breaks the links of freed blocks, and sizes in the headers of all.
     private static func corruptHeap(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        let blocks = (0..<4000).map { _ in malloc(Int.random(in: 24...3000, using: &random))! }
+        // Never freed: malloc would notice the damage and end the process.
+        let blocks = UnsafeMutableBufferPointer<UnsafeMutableRawPointer>.allocate(capacity: 4000)
+        for index in blocks.indices {
+            blocks.initializeElement(at: index, to: malloc(Int.random(in: 24...3000, using: &random))!)
+        }
         for index in stride(from: 0, to: blocks.count, by: 2) { free(blocks[index]) }
-        blocks.withUnsafeBufferPointer { blocks in
-            for _ in 0..<400 {
-                let block = blocks[Int.random(in: 0..<blocks.count, using: &random)]
-                let near = UInt64(UInt(bitPattern: blocks[Int.random(in: 0..<blocks.count, using: &random)]))
-                // Words that look like links and sizes lead a walk further astray than random ones.
-                let word: UInt64 =
-                    switch random.next() % 6 {
-                    case 0: random.next()
-                    case 1: near
-                    case 2: near >> 12
-                    case 3: random.next() & 0xffff
-                    case 4: 0
-                    default: 1 << 40
-                    }
-                // The header, and the links of a free block.
-                let place = Int(random.next() % 4) * 8 - 16
-                block.storeBytes(of: word, toByteOffset: place, as: UInt64.self)
-            }
+        for _ in 0..<400 {
+            let block = blocks[Int.random(in: 0..<blocks.count, using: &random)]
+            let near = UInt64(UInt(bitPattern: blocks[Int.random(in: 0..<blocks.count, using: &random)]))
+            // Words that look like links and sizes lead a walk further astray than random ones.
+            let word: UInt64 =
+                switch random.next() % 6 {
+                case 0: random.next()
+                case 1: near
+                case 2: near >> 12
+                case 3: random.next() & 0xffff
+                case 4: 0
+                default: 1 << 40
+                }
+            // The header, and the links of a free block.
+            let place = Int(random.next() % 4) * 8 - 16
+            block.storeBytes(of: word, toByteOffset: place, as: UInt64.self)
         }
     }
 }

@@ -50,7 +50,8 @@ struct plimsoll_census_type {
     uint64_t count, bytes;
     /// Elements in use, and room for elements, summed over all objects.
     uint64_t used, capacity;
-    /// Blocks without a name to which an object of this type points, each counted for one owner.
+    /// Blocks without a name to which an object of this type points, each counted for one owner. An estimate if the
+    /// heap has more than 98,000 such blocks: smaller ones are then sampled.
     uint64_t owned_blocks, owned_bytes;
     /// Bytes of the stored properties, the header included; 0 if unknown.
     uint32_t instance_size;
@@ -72,8 +73,8 @@ struct plimsoll_census_totals {
     uint64_t resynchronizations;
     /// Objects of types for which the table had no room.
     uint64_t untabled_objects;
-    /// Blocks that were too small for the table of blocks to be owned. They are among the unnamed.
-    uint64_t untabled_blocks;
+    /// Mappings of the process, and bytes of them that were read, those that were read twice counted twice.
+    uint64_t mappings, read_bytes;
     uint64_t processor_nanoseconds;
 };
 
@@ -106,6 +107,21 @@ struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap
 
 /// Reads `size` bytes at `address`. Returns false if any of them is not readable.
 bool plimsoll_census_read(plimsoll_census *heap, uint64_t address, void *into, size_t size);
+
+/// A block of malloc that is in use.
+struct plimsoll_census_block {
+    uint64_t address, size;
+    /// Bytes from the start that may have pointers: 0 for texts and bytes, and for blocks above 4 KiB without a name,
+    /// which are buffers more often than tables of pointers.
+    uint64_t used;
+};
+
+/// Reads the mappings of the process again, for the next calls of the function below. Returns 0 or an errno.
+int plimsoll_census_refresh(plimsoll_census *heap);
+
+/// Returns true if `value` is a pointer to a block of glibc's malloc, by the chunk's header and by the next one's. Tags
+/// that Swift keeps in a pointer's spare bits are left out. A block that is free may be taken for one in use.
+bool plimsoll_census_find_block(plimsoll_census *heap, uint64_t value, struct plimsoll_census_block *block);
 
 /// Returns false if the process has ended.
 bool plimsoll_census_is_readable(plimsoll_census *heap);

@@ -110,6 +110,27 @@ package protocol ResizablePurgeable: CountingPurgeable {
 /// A purgeable of this library that answers without waiting for application code.
 package protocol PromptPurgeable: Purgeable {}
 
+/// A purgeable of entries, each of which declares what it costs.
+package protocol SampledPurgeable: Purgeable {
+    /// Calls `body` with up to `count` entries from all over the contents, which live until `body` returns. Does not
+    /// count as a use.
+    func withSample(of count: Int, _ body: ([SampledEntry]) -> Void)
+}
+
+/// An entry of a purgeable, as it lies in memory.
+package struct SampledEntry: Sendable {
+    /// The declared bytes.
+    package var cost: Int
+    /// Size of key and value, without what they refer to.
+    package var inlineBytes: Int
+    /// The words of key and value, pointers among them.
+    package var words: [UInt64]
+
+    package init(cost: Int, inlineBytes: Int, words: [UInt64]) {
+        (self.cost, self.inlineBytes, self.words) = (cost, inlineBytes, words)
+    }
+}
+
 /// Cost of making a value again. Memory with a lower cost is released first.
 public enum RebuildCost: UInt8, Sendable, Hashable, Comparable, CaseIterable, Codable {
     /// Microseconds of computation.

@@ -7,7 +7,8 @@ import PlimsollService
 enum HeapText {
     static func text(_ status: HeapStatus) -> String {
         let declared = "registered caches and purgeables declare \(ByteCount(status.declaredBytes))"
-        var parts = [text(status.census, types: status.types, declared)]
+        let books = [declared] + (status.costs ?? []).map(line)
+        var parts = [text(status.census, types: status.types, books.joined(separator: "\n"))]
         if let growth = status.growth, let seconds = status.growthSeconds {
             parts.append("")
             let nothing = growth.isEmpty ? ": nothing" : ""
@@ -22,6 +23,16 @@ enum HeapText {
         let rows = table(census.rows.map { row($0, bytes: { ByteCount($0).description }) })
         let more = types > census.rows.count ? "and \(types - census.rows.count) types more" : nil
         return [head(census), declared, rows, more].compactMap { $0 }.joined(separator: "\n")
+    }
+
+    /// Returns `  pictures: 64 entries hold 3.1 MiB, 9.8 times the 324 KiB that are declared for them`.
+    private static func line(_ check: CostCheck) -> String {
+        let factor = Text.number(check.factor, decimals: 2), declared = ByteCount(check.declaredBytes)
+        let advice = check.isFar ? "; `cost` counts too \(check.factor > 1 ? "little" : "much")" : ""
+        return """
+              \(printable(check.name)): \(check.entries) entries hold \(ByteCount(check.foundBytes)), \(factor) times \
+            the \(declared) that are declared for them\(advice)
+            """
     }
 
     /// The share that has a name comes first: the rest of the census is about that share.

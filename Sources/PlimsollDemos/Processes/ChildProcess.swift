@@ -79,8 +79,12 @@ package final class ChildProcess {
         output = out.map { LineReader(owning: $0.read) }
     }
 
+    /// Ends a process that ends with this one: left alone, the ended process would keep its number.
     deinit {
-        if let parentPipe { close(parentPipe) }
+        guard let parentPipe else { return }
+        close(parentPipe)
+        signal(SIGKILL)
+        waitForEnd()
     }
 
     private static func pipe() throws -> (read: Int32, write: Int32) {

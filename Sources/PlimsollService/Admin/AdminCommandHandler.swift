@@ -73,7 +73,8 @@ struct AdminCommandHandler: Sendable {
                 let declared = manager.status.holders.reduce(0) {
                     $0 &+ max(0, $1.heldBytes &- ($1.volatileBytes ?? 0))
                 }
-                answer.heap = try heap.take(rows: request.rows ?? 40, declared: declared)
+                answer.heap = try heap.take(
+                    rows: request.rows ?? 40, declared: declared, costsOf: manager.sampledPurgeables)
                 manager.record(heap: answer.heap?.census.recorded ?? [])
             case .purge: answer.report = try purge(request)
             case .simulate:

@@ -10,6 +10,8 @@ package struct HeapStatus: Sendable, Hashable, Codable {
     package var types: Int
     /// Bytes that the registered caches and other purgeables say they hold on the heap.
     package var declaredBytes: Int
+    /// What caches declare beside what a sample of their entries refers to; `nil` from a version without the field.
+    package var costs: [CostCheck]?
     /// Rows that have grown since the census before, the most grown first; `nil` for the first census of the process.
     package var growth: [HeapCensus.Row]?
     /// Seconds since the census before.
@@ -34,7 +36,8 @@ final class HeapHistory: Sendable {
 
     /// Takes a census. Blocks the calling thread meanwhile. A second caller is refused, so that many callers do not
     /// wait for each other.
-    func take(rows: Int, declared: Int) throws(AdminRefusal) -> HeapStatus {
+    func take(rows: Int, declared: Int, costsOf caches: [any SampledPurgeable] = []) throws(AdminRefusal) -> HeapStatus
+    {
         // Relaxed: the flag turns others away and publishes nothing; `last` has a lock.
         guard !isTaking.exchange(true, ordering: .relaxed) else {
             throw AdminRefusal(.busy, "cannot count the heap now because another census is being taken; ask again")
@@ -54,6 +57,7 @@ final class HeapHistory: Sendable {
         census.rows = Array(census.rows.prefix(rows))
         let seconds = before.map { (now - $0.at).inSeconds }
         return HeapStatus(
-            census: census, types: types, declaredBytes: declared, growth: growth, growthSeconds: seconds)
+            census: census, types: types, declaredBytes: declared, costs: caches.compactMap { CostCheck.of($0) },
+            growth: growth, growthSeconds: seconds)
     }
 }

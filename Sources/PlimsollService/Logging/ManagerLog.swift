@@ -198,7 +198,7 @@ final class ManagerLog: Sendable {
     func leavesOutCensus(_ room: ByteCount, _ headroom: ByteCount) {
         logger.info(
             "left out a census of the heap at critical",
-            metadata: ["plimsoll.reason": "\(room) are free below the limit, and a census needs \(headroom)"])
+            metadata: ["plimsoll.reason": "\(room) are available, and a census needs \(headroom)"])
     }
 
     /// Returns the number of suppressed warnings of `level` before this one; `nil` if this warning is suppressed too.

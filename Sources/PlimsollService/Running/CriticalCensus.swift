@@ -5,12 +5,12 @@ import Synchronization
 /// A census of the heap at the first `critical` of an episode, for the log and the black box.
 ///
 /// The census runs on a thread of its own: observers of the level do not wait. A census is left out if the last one was
-/// less than ten minutes ago, or if less memory is free below the limit than a census takes.
+/// less than ten minutes ago, or if less memory is available than a census takes.
 final class CriticalCensus: Sendable {
     /// The least time between two censuses.
     static let rest = Duration.seconds(600)
-    /// Memory that must be free below the limit: a census maps 7 MiB, and names the types.
-    static let headroom = ByteCount.mebibytes(12)
+    /// Memory that must be available: a census maps up to 7 MiB (`heap.memory`), and names the types.
+    static let headroom = ByteCount.mebibytes(8)
 
     private let manager: ResourceManager
     private let log: ManagerLog
@@ -33,22 +33,22 @@ final class CriticalCensus: Sendable {
     func begin() -> Registration {
         manager.observe(from: .critical, "census") { [self] event in
             guard event.level == .critical, event.previous < .critical else { return }
-            begin(room: manager.memoryStatus.flatMap { memory in memory.limitBytes.map { $0 - memory.usageBytes } })
+            begin(room: manager.memoryStatus?.availableBytes)
         }
     }
 
     /// Starts a census, unless it is too soon or too tight for one.
     ///
-    /// - Parameter room: bytes free below the limit; `nil` without a limit.
+    /// - Parameter room: available bytes, which clean page cache is part of; `nil` if unknown.
     func begin(room: Int?) {
         let now = clock()
         if let room, room < Self.headroom.bytes { return log.leavesOutCensus(ByteCount(max(0, room)), Self.headroom) }
         let isDue = last.withLock { last in
             if let last, now - last < Self.rest { return false }
+            last = now
             return true
         }
         guard isDue else { return }
-        last.withLock { $0 = now }
         let isStarted = Thread.start("plimsoll-census") { [self] in
             do {
                 let census = try take()
@@ -63,8 +63,8 @@ final class CriticalCensus: Sendable {
 }
 
 extension HeapCensus {
-    /// The largest types, for a record that outlives the process.
+    /// The types, largest first, for a record that outlives the process.
     var recorded: [RecordedCensus.Row] {
-        rows.prefix(16).map { RecordedCensus.Row(name: $0.name, count: $0.count, bytes: $0.totalBytes) }
+        rows.map { RecordedCensus.Row(name: $0.name, count: $0.count, bytes: $0.totalBytes) }
     }
 }

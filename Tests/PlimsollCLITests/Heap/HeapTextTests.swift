@@ -30,6 +30,24 @@ import Testing
                 """)
     }
 
+    @Test func `caches are told with what a sample of their entries holds`() {
+        var status = HeapStatus(census: census(.chunks), types: 2, declaredBytes: 700_000)
+        status.costs = [
+            CostCheck(name: "pictures", entries: 64, declaredBytes: 640_000, foundBytes: 660_000),
+            CostCheck(name: "sessions", entries: 64, declaredBytes: 64_000, foundBytes: 630_000),
+            CostCheck(name: "a\u{1B}b", entries: 4, declaredBytes: 64_000, foundBytes: 1000),
+        ]
+        #expect(
+            HeapText.text(status).contains(
+                """
+                registered caches and purgeables declare 684 KiB
+                  pictures: 64 entries hold 645 KiB, 1.03 times the 625 KiB that are declared for them
+                  sessions: 64 entries hold 615 KiB, 9.84 times the 63 KiB that are declared for them; `cost` counts too little
+                  a\u{FFFD}b: 4 entries hold 1000 B, 0.02 times the 63 KiB that are declared for them; `cost` counts too much
+
+                """.dropLast()))
+    }
+
     @Test func `growth and what is left out are told`() {
         var grown = row, shrunk = array
         (grown.count, shrunk.usedBytes) = (7, -4096)

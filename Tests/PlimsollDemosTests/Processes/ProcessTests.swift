@@ -15,6 +15,16 @@ import Testing
         #expect(ending.status == shell)
     }
 
+    @Test(arguments: ["cat", "sleep"])
+    func `a process that ends with this one is ended, and waited for, when it is dropped`(program: String) throws {
+        // cat ends with standard input; sleep does not.
+        var child: ChildProcess? = try ChildProcess("/bin/\(program)", [program, "600"].dropLast(program == "cat" ? 1 : 0), endsWithParent: true)
+        let pid = try #require(child?.pid)
+        child = nil
+        // A child that has ended and is not waited for keeps its number, and a wait for any child finds that one first.
+        #expect(waitpid(pid, nil, WNOHANG) == -1 && errno == ECHILD)
+    }
+
     @Test func `lines come whole from chunks of any size`() {
         var ends: [Int32] = [0, 0]
         // A socket, as a pipe is not made closed on exec in one step: a process that another test starts must not keep the writer's end.

@@ -50,6 +50,37 @@ extension PurgeableCache {
     }
 }
 
+extension PurgeableCache: SampledPurgeable {
+    package func withSample(of count: Int, _ body: ([SampledEntry]) -> Void) {
+        var shards = 0
+        directory.forEach { _ in
+            shards += 1
+            return true
+        }
+        let each = count / max(1, shards) + 1
+        let copies = entries(.max) { table in
+            let order = table.order()
+            return stride(from: 0, to: order.count, by: max(1, order.count / each)).map { order[$0] }
+        }
+        // By rank, so that hot and cold entries have equal chances.
+        let chosen = (0..<min(count, copies.count)).map { copies[$0 * copies.count / min(count, copies.count)] }
+        let sample = chosen.map { copy in
+            SampledEntry(
+                cost: copy.cost, inlineBytes: MemoryLayout<Key>.stride + MemoryLayout<Value>.stride,
+                words: Self.words(of: copy.key) + Self.words(of: copy.value))
+        }
+        withExtendedLifetime(chosen) { body(sample) }
+    }
+
+    private static func words<Part>(of part: Part) -> [UInt64] {
+        withUnsafeBytes(of: part) { bytes in
+            stride(from: 0, to: bytes.count - 7, by: 8).map {
+                bytes.loadUnaligned(fromByteOffset: $0, as: UInt64.self)
+            }
+        }
+    }
+}
+
 extension CacheTable {
     /// Returns all slots in use in the order of eviction. First come the slots of each queue without a use since
     /// they entered the queue, then the others.

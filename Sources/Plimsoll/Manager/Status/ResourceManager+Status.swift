@@ -8,6 +8,11 @@ extension ManagerStatus {
 }
 
 extension ResourceManager {
+    /// The registered purgeables whose entries can be sampled.
+    package var sampledPurgeables: [any SampledPurgeable] {
+        parts.purgeables.snapshot.compactMap { $0.purgeable as? any SampledPurgeable }
+    }
+
     /// A snapshot of the manager's knowledge: held memory, ongoing work, and past actions with their evidence.
     ///
     /// May be read at any rate and at any level. The path that frees memory waits for a status only at a few short
