@@ -265,5 +265,6 @@ bool plimsoll_census_image(plimsoll_census *heap, uint64_t address, char *path, 
 
 void plimsoll_census_explain(int failure, char *text, size_t size) {
     if (failure == ENOTSUP) snprintf(text, size, "Linux, pages of 4 KiB and no sanitizer are needed");
+    else if (failure == EOVERFLOW) snprintf(text, size, "the process has more than 49,152 mappings");
     else snprintf(text, size, "%s", strerror(failure));
 }

@@ -15,7 +15,8 @@ enum {
     PAGE = 4096,
     WINDOW = 1 << 20,
     WINDOW_PAGES = WINDOW / PAGE,
-    MAX_REGIONS = 16384,
+    /// Of the 65,530 mappings that a process may have (vm.max_map_count), a part is like its neighbour.
+    MAX_REGIONS = 49152,
     TYPE_SLOTS = 16384,
     MAX_TYPES = TYPE_SLOTS * 3 / 4,
     REJECTED_SLOTS = 8192,
@@ -61,6 +62,8 @@ struct plimsoll_census {
     bool is_other;
     int memory, pagemap;
     uint64_t window_begin, window_end;
+    /// True if no page of the window is in memory.
+    bool is_window_empty;
     /// Bytes in memory that went through the window.
     uint64_t filled_bytes;
     unsigned char *window;
@@ -68,6 +71,7 @@ struct plimsoll_census {
 
     // Mappings.
     size_t region_count, last_region;
+    bool has_all_regions;
     struct region *regions;
     char *maps_text;
 

@@ -45,6 +45,7 @@ static void fill(plimsoll_census *heap, uint64_t address) {
     size_t known = got > 0 ? (size_t)got / sizeof(uint64_t) : 0;
     heap->window_begin = begin;
     heap->window_end = begin + WINDOW;
+    heap->is_window_empty = true;
     for (size_t page = 0; page < WINDOW_PAGES;) {
         bool is_present = heap->pagemap < 0 || (page < known && heap->pages[page] >> PRESENT & 1);
         size_t last = page + 1;
@@ -61,6 +62,7 @@ static void fill(plimsoll_census *heap, uint64_t address) {
         }
         memset(into + done, 0, size - done);
         heap->filled_bytes += done;
+        heap->is_window_empty = heap->is_window_empty && done == 0;
         page = last;
     }
 }

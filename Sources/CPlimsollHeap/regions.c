@@ -61,8 +61,21 @@ static int each_line(plimsoll_census *heap, bool (*take)(plimsoll_census *, cons
     return failure;
 }
 
+static bool is_alike(const struct region *a, const struct region *b) {
+    return a->is_readable == b->is_readable && a->is_writable == b->is_writable && a->is_executable == b->is_executable
+        && a->is_file == b->is_file && a->is_brk == b->is_brk && a->is_anonymous == b->is_anonymous;
+}
+
+/// Keeps part of a mapping. Neighbours that differ in nothing but advice to the kernel become one.
 static void keep_part(plimsoll_census *heap, struct region region, uint64_t begin, uint64_t end) {
-    if (begin >= end || heap->region_count == MAX_REGIONS) return;
+    if (begin >= end) return;
+    struct region *last = heap->region_count ? &heap->regions[heap->region_count - 1] : NULL;
+    if (last && last->end == begin && is_alike(last, &region)) {
+        last->end = end;
+        return;
+    }
+    heap->has_all_regions = heap->region_count < MAX_REGIONS;
+    if (!heap->has_all_regions) return;
     region.begin = begin;
     region.end = end;
     heap->regions[heap->region_count++] = region;
@@ -74,19 +87,22 @@ static bool keep(plimsoll_census *heap, const char *line, void *context) {
     uint64_t offset, own = (uint64_t)heap, own_end = own + heap->mapped;
     const char *path;
     (void)context;
-    if (!parse(line, &region, &offset, &path)) return true;
+    // A thread's stack has a guard page, of which there is nothing to read.
+    if (!parse(line, &region, &offset, &path) || !region.is_readable) return true;
     if (heap->is_other) {
         keep_part(heap, region, region.begin, region.end);
     } else {
         keep_part(heap, region, region.begin, region.end < own ? region.end : own);
         keep_part(heap, region, region.begin > own_end ? region.begin : own_end, region.end);
     }
-    return heap->region_count < MAX_REGIONS;
+    return heap->has_all_regions;
 }
 
 int heap_read_regions(plimsoll_census *heap) {
     heap->region_count = heap->last_region = 0;
+    heap->has_all_regions = true;
     int failure = each_line(heap, keep, NULL);
+    if (failure == 0 && !heap->has_all_regions) failure = EOVERFLOW;
     // A process that has ended has no mappings, and no error either.
     return failure || heap->region_count ? failure : ESRCH;
 }

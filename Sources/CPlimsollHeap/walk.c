@@ -255,6 +255,11 @@ void heap_scan(plimsoll_census *heap, visitor *visit) {
         if (!region.is_anonymous || !region.is_readable || !region.is_writable) continue;
         for (uint64_t place = region.begin; place + HEAD <= region.end;) {
             const unsigned char *head = heap_peek(heap, place, HEAD);
+            if (heap->is_window_empty) {
+                // Most of a stack was never touched.
+                place = heap->window_end;
+                continue;
+            }
             const struct plimsoll_census_type *type = heap_type_of(heap, head, 0);
             uint64_t size = type ? size_of(type, head) : 0;
             if (!type || size > region.end - place) {

@@ -9,7 +9,7 @@ extension HeapCensus {
     /// If the walk of malloc's chunks does not find them, a scan is tried, and if that fails, an error is thrown.
     ///
     /// Blocks the calling thread, for about a second for 1 GiB of small objects (`make bench-evidence`). Threads of
-    /// Swift's pool should not call. One census runs at a time. Maps 7 MiB, of which a small heap needs a part.
+    /// Swift's pool should not call. One census runs at a time. Maps 8 MiB, of which a small heap needs a part.
     ///
     /// - Throws: `HeapCensusError` if the process may not read its memory through the kernel, or if the objects in
     ///   memory are not laid out as expected. The process is unharmed.

@@ -111,6 +111,33 @@ struct HeapCensusTests {
         #expect(way == .chunks)
     }
 
+    @Test func `a process with as many mappings as the kernel allows is counted`() async {
+        await #expect(processExitsWith: .success) {
+            let planted = PlantedHeap(200), count = 30_000
+            // Every other page may be read only: each page is a mapping.
+            let pages = mmap(nil, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+            guard let pages, pages != MAP_FAILED else { exit(2) }
+            for page in stride(from: 0, to: count, by: 2) {
+                guard mprotect(pages + page * 4096, 4096, PROT_READ) == 0 else { exit(3) }
+            }
+            guard let census = try? HeapCensus.take(), census.way == .chunks else { exit(4) }
+            let found = Dictionary(census.rows.map { ($0.name, $0.count) }) { first, _ in first }
+            withExtendedLifetime(planted) { exit(planted.truth.allSatisfy { found[$0.key] == $0.value } ? 0 : 5) }
+        }
+    }
+
+    @Test func `where process_vm_readv is forbidden the process reads its file in proc`() async {
+        await #expect(processExitsWith: .success) {
+            var filter = CallFilter()
+            filter.refuse(CallFilter.readProcess, EPERM)
+            guard filter.install() else { exit(2) }
+            let planted = PlantedHeap(200)
+            guard let census = try? HeapCensus.take(), census.way == .chunks else { exit(3) }
+            let found = Dictionary(census.rows.map { ($0.name, $0.count) }) { first, _ in first }
+            withExtendedLifetime(planted) { exit(planted.truth.allSatisfy { found[$0.key] == $0.value } ? 0 : 4) }
+        }
+    }
+
     @Test func `growth tells what has grown since, and nothing else`() async throws {
         let before = try await census()
         let leak = (0..<7000).map { _ in PlantedSub() }

@@ -37,14 +37,12 @@ final class BudgetWatch: Sendable {
         let started = Thread.start("plimsoll-budget") { [self] in
             while true {
                 parker.park()
-                perform { [self] in
+                // Off the cooperative pool, as cancellation handlers may block (T7).
+                threads.run { [self] in
                     for registry in registries.withLock({ $0.compactMap(\.registry) }) { registry.cancelMarked() }
                 }
             }
         }
         if !started { runs.store(false, ordering: .relaxed) }
     }
-
-    /// Runs a cancellation, which calls user code, off the cooperative pool (T7).
-    func perform(_ cancellation: @escaping @Sendable () -> Void) { threads.run(cancellation) }
 }

@@ -8,7 +8,8 @@ import Synchronization
 ///     }
 ///
 /// Cancellation is cooperative: code that never checks for cancellation, nor calls `MemoryBudget.check()`, goes on.
-/// `Jemalloc.meterRequests()` of PlimsollJemalloc must have been called, or only charged bytes count.
+/// `Jemalloc.meterRequests()` of PlimsollJemalloc must have been called, or only charged bytes count. The task begins on
+/// the calling thread (`Task.immediate`), except on macOS before 26.
 ///
 /// - Parameters:
 ///   - limit: the bytes above which the task is cancelled, not less than 4 MiB to be of use; `nil` to count only. The
@@ -18,7 +19,7 @@ import Synchronization
 /// - Throws: `MemoryBudgetExceeded` in place of any error that `body` throws after it was cancelled for its memory;
 ///   otherwise the errors of `body`.
 /// - Precondition: `limit` is not negative.
-/// - Complexity: O(1); the cost of a task more than a call of `body`, some microseconds.
+/// - Complexity: O(1); the cost of a task more than a call of `body`, a microsecond or two.
 public nonisolated(nonsending) func withMemoryBudget<Success: Sendable>(
     _ limit: ByteCount? = nil, name: String, _ body: sending @escaping @isolated(any) () async throws -> Success
 ) async throws -> Success {
@@ -61,11 +62,25 @@ public func withMemoryMeter<Success>(
 extension MemoryBudget {
     /// The work of a budget.
     struct Work {
-        /// Cancels the task that runs now; `nil` while none runs.
-        var cancel: (@Sendable () -> Void)?
-        /// True while there is such a task. A question about the closure allocates without optimization.
+        /// The task to cancel; `nil` if only `check()` can end the work.
+        var task: RunningTask?
+        /// True while there is work.
         var runs = false
         var isCancelled = false
+        /// True while a thread calls the task's `cancel()`.
+        var isCancelling = false
+        /// The task, if the task ended meanwhile: kept until `cancel()` returns.
+        var kept: (any Sendable)?
+    }
+
+    /// A task as the task itself knows it, before its handle is known to the code that started the task.
+    // Unchecked: `cancel()` may be called from any thread (stdlib/public/Concurrency/Task.swift). The task lives: its
+    // creator refers to it, and gives the reference to `kept` if `cancel()` is being called when the task ends.
+    struct RunningTask: @unchecked Sendable {
+        private let task: UnsafeCurrentTask
+
+        init(_ task: UnsafeCurrentTask) { self.task = task }
+        func cancel() { task.cancel() }
     }
 
     /// Runs `body` as a task that is cancelled when the budget is told to end. May run several parts of a request, one
@@ -74,17 +89,8 @@ extension MemoryBudget {
         _ body: sending @escaping @isolated(any) () async throws -> Success
     ) async throws -> Success {
         if let excess { throw excess }
-        let task = Task {
-            // The rest of other work on this thread is not this request's.
-            plimsoll_budget_settle(nil)
-            return try await Self.$place.withValue(BudgetPlace(self)) {
-                defer { settle() }
-                return try await body()
-            }
-        }
-        defer { finish() }
-        // Told to end before the watch could know the task: its handlers are kept off the pool as well.
-        if !begin({ task.cancel() }) { BudgetWatch.shared.perform { task.cancel() } }
+        let task = start(body)
+        defer { finish(task) }
         do {
             return try await withTaskCancellationHandler {
                 try await task.value
@@ -97,13 +103,30 @@ extension MemoryBudget {
         }
     }
 
+    /// Starts a task that begins on the calling thread, and so costs a third of one that another thread has to pick up.
+    private func start<Success: Sendable>(
+        _ body: sending @escaping @isolated(any) () async throws -> Success
+    ) -> Task<Success, any Error> {
+        let operation = { [self] () async throws -> Success in
+            // The watch must know the task before the first statement of `body`.
+            withUnsafeCurrentTask { begin($0.map(RunningTask.init)) }
+            plimsoll_budget_settle(outer?.counters)
+            return try await Self.$place.withValue(BudgetPlace(self)) {
+                defer { settle() }
+                return try await body()
+            }
+        }
+        if #available(macOS 26, *) { return Task.immediate(operation: operation) }
+        return Task(operation: operation)
+    }
+
     /// Runs `body` in place for the budget, as a part of a request that only `check()` can end.
     package nonisolated(nonsending) func runInPlace<Success>(
         _ body: nonisolated(nonsending) () async throws -> Success
     ) async throws -> Success {
         if let excess { throw excess }
-        _ = begin {}
-        defer { finish() }
+        begin(nil)
+        defer { finish(nil) }
         return try await count(body)
     }
 
@@ -125,28 +148,38 @@ extension MemoryBudget {
 
     /// Cancels the task, and all later ones. Returns false if that was done before.
     func cancel() -> Bool {
-        let (isFirst, cancel) = work.withLock { work in
-            defer { work.isCancelled = true }
-            return (!work.isCancelled, work.cancel)
+        let (isFirst, task) = work.withLock { work in
+            guard !work.isCancelled else { return (false, RunningTask?.none) }
+            work.isCancelled = true
+            work.isCancelling = work.task != nil
+            return (true, work.task)
         }
-        if isFirst { cancel?() }
-        return isFirst
-    }
-
-    /// Returns false if the budget was cancelled before.
-    private func begin(_ cancel: @escaping @Sendable () -> Void) -> Bool {
-        work.withLock { work in
-            work.cancel = cancel
-            work.runs = true
-            return !work.isCancelled
-        }
-    }
-
-    private func finish() {
-        // Freed outside the lock: the closure refers to the task, and the task to user code.
+        guard isFirst, let task else { return isFirst }
+        // User code: the task's cancellation handlers.
+        task.cancel()
         _ = work.withLock { work in
+            work.isCancelling = false
+            return exchange(&work.kept, nil)
+        }
+        return true
+    }
+
+    private func begin(_ task: RunningTask?) {
+        let isCancelled = work.withLock { work in
+            work.task = task
+            work.runs = true
+            return work.isCancelled
+        }
+        // Told to end before the task began: there are no cancellation handlers yet.
+        if isCancelled { task?.cancel() }
+    }
+
+    /// Ends the work. `task` is the task that did the work.
+    private func finish(_ task: (any Sendable)?) {
+        work.withLock { work in
+            work.task = nil
             work.runs = false
-            return exchange(&work.cancel, nil)
+            if work.isCancelling { work.kept = task }
         }
     }
 }

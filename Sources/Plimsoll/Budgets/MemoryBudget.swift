@@ -18,7 +18,7 @@ public final class MemoryBudget: Sendable {
     public let limit: ByteCount?
 
     /// The budget around this one; kept alive, as the counters refer to that one's.
-    private let outer: MemoryBudget?
+    let outer: MemoryBudget?
     let registry: BudgetRegistry
     // Counters in C, atomic by themselves; allocated at the start and freed with this object.
     nonisolated(unsafe) let counters: OpaquePointer

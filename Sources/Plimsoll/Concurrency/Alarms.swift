@@ -82,8 +82,8 @@ package final class Alarms: Sendable {
     /// The longest time between two checks while a deadline is set. After a gap, a deadline may be early by that
     /// much.
     package static let stride = Duration.milliseconds(250)
-    /// The time for which the thread stays when no alarm is set.
-    private static let linger = Duration.seconds(10)
+    /// The time for which the thread stays when no alarm is set. To start a thread takes some 30 us.
+    private static let linger = Duration.seconds(1)
     /// Number of cancelled alarms that may stay in the queues until they are next.
     static let fewCancelled = 64
     /// The time between two checks without a thread.

@@ -9,7 +9,7 @@ import Synchronization
 final class CriticalCensus: Sendable {
     /// The least time between two censuses.
     static let rest = Duration.seconds(600)
-    /// Memory that must be available: a census maps up to 7 MiB (`heap.memory`), and names the types.
+    /// Memory that must be available: a census maps up to 8 MiB (`heap.memory`), and names the types.
     static let headroom = ByteCount.mebibytes(8)
 
     private let manager: ResourceManager

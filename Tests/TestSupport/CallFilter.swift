@@ -1,33 +1,35 @@
 import Glibc
 
-/// Has the kernel refuse system calls of the calling thread, and of those that it starts, for the rest of their lives: a seccomp filter installed late. For tests in
-/// a process of their own.
-struct CallFilter {
+/// Refusals of system calls of the calling thread, and of the threads that it starts, for the rest of their lives: a
+/// seccomp filter installed late. For tests in a process of their own.
+public struct CallFilter {
     private typealias Instruction = (code: UInt16, ifTrue: UInt8, ifFalse: UInt8, value: UInt32)
     private var instructions: [Instruction] = []
 
     // Numbers of <asm/unistd.h>.
     #if arch(x86_64)
-    static let (membarrier, madvise, mmap) = (UInt32(324), UInt32(28), UInt32(9))
+    public static let (membarrier, madvise, mmap, readProcess) = (UInt32(324), UInt32(28), UInt32(9), UInt32(310))
     #elseif arch(arm64)
-    static let (membarrier, madvise, mmap) = (UInt32(283), UInt32(233), UInt32(222))
+    public static let (membarrier, madvise, mmap, readProcess) = (UInt32(283), UInt32(233), UInt32(222), UInt32(270))
     #endif
 
+    public init() {}
+
     /// Refuses every call of that number.
-    mutating func refuse(_ number: UInt32, _ error: Int32) {
+    public mutating func refuse(_ number: UInt32, _ error: Int32) {
         instructions += [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x0005_0000 | UInt32(error))]
     }
 
     /// Refuses calls of that number of which an argument, the first being 0, is `value`; or has all its bits, if it is flags.
-    mutating func refuse(_ number: UInt32, argument: UInt32, _ value: Int32, areFlags: Bool = false, _ error: Int32) {
+    public mutating func refuse(_ number: UInt32, argument: UInt32, _ value: Int32, areFlags: Bool = false, _ error: Int32) {
         instructions += [
             (0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16 + 8 * argument), (areFlags ? 0x45 : 0x15, 0, 1, UInt32(value)),
             (0x06, 0, 0, 0x0005_0000 | UInt32(error)),
         ]
     }
 
-    /// Begins. False if the kernel takes no filters.
-    func install() -> Bool {
+    /// Begins. Returns false if the kernel takes no filters.
+    public func install() -> Bool {
         typealias Control = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
         guard let prctl = dlsym(nil, "prctl").map({ unsafeBitCast($0, to: Control.self) }) else { return false }
         let program = UnsafeMutableRawPointer.allocate(byteCount: 8 * (instructions.count + 1), alignment: 8)
