@@ -74,12 +74,24 @@ import Testing
     }
 
     @Test func `a unit that reports stopping has the stop time and no more`() async throws {
-        // On a busy machine the usual half second is over before this test sees that the unit ends.
-        let fleet = try RunningFleet([perl("web", "$SIG{TERM} = 'IGNORE'; say_it('STOPPING=1'); sleep 1000 while 1")]) {
-            $0.policy.grace = .seconds(4)
-        }
-        #expect(await fleet.waits { fleet.state("web") == .ending })
-        #expect(await fleet.waits { fleet.state("web") == .stopped })
+        let directory = Fixture.Directory(), note = "\(directory.path)/pid"
+        defer { unlink(note) }
+        let script = "$SIG{TERM} = 'IGNORE'; open(F, '>', '\(note)'); print F $$; close F; say_it('STOPPING=1'); sleep 1000 while 1"
+        func pid() -> Int32? { Int32((try? GroupText.read(note).get()).map { String(decoding: $0, as: UTF8.self) } ?? "") }
+
+        // Ends in the time, which does not pass before the test has seen it.
+        let patient = try RunningFleet([perl("web", script)]) { $0.policy.grace = .seconds(1000) }
+        #expect(await patient.waits { patient.state("web") == .ending })
+        let first = try #require(pid())
+        #expect(RunningFleet.isRunning(first))
+        kill(first, SIGKILL)
+        #expect(await patient.waits { patient.state("web") == .stopped })
+        #expect(await patient.stop() && patient.problems.isEmpty)
+
+        // Never ends by itself.
+        let fleet = try RunningFleet([perl("web", script)])
+        #expect(await fleet.waits { pid().map { $0 != first } ?? false && fleet.state("web") == .stopped })
+        #expect(pid().map { RunningFleet.isRunning($0) } == false)
         #expect(await fleet.stop() && fleet.problems.isEmpty)
     }
 
