@@ -83,7 +83,13 @@ final class RunningFleet: Sendable {
 
     /// Waits until `condition` holds; the limit only ends what would hang.
     func waits(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async -> Bool {
-        await until("the fleet's state", limit: Workbench.limit, sourceLocation: sourceLocation, condition)
+        await until("the fleet's state (\(story))", limit: Workbench.limit, sourceLocation: sourceLocation, condition)
+    }
+
+    /// What has become of the units so far.
+    private var story: String {
+        let states = supervisor.reports.map { "\($0.name) \($0.state)" }, last = records.suffix(5).map { "\($0)" }
+        return "\(states.joined(separator: ", ")); problems: \(problems.suffix(5)); last records: \(last)"
     }
 
     /// All memory is in use.
