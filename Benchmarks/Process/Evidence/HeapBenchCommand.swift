@@ -174,7 +174,8 @@ struct HeapPartCommand: ParsableCommand {
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 128)
         guard fgets(&line, Int32(line.count), file) != nil else { return nil }
-        let fields = String(cString: line).split(separator: " ")
+        let fields = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self).split(
+            separator: " ")
         return fields.count > 1 ? Int(fields[1]).map { $0 * 4096 } : nil
     }
 }

@@ -14,7 +14,11 @@ import Testing
         known: @escaping @Sendable () -> String?
     ) {
         switch form {
-        case .task: Task { answers.add(try await flights.value(forKey: 1, tags: [], known: known) { _ in loaded }) }
+        case .task:
+            Task {
+                let value = try await flights.value(forKey: 1, tags: [], known: known, load: { _ in loaded })
+                answers.add(value)
+            }
         case .thread:
             let isStarted = Thread.start("load") {
                 answers.add(try? flights.value(forKey: 1, tags: [], known: known, loadNow: { _ in loaded }))
