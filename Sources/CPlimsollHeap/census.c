@@ -162,7 +162,6 @@ static uint64_t processor_time(void) {
 
 static void clear(plimsoll_census *heap) {
     heap->type_count = heap->raw_count = 0;
-    heap->last_type = NULL;
     memset(heap->type_slots, 0, TYPE_SLOTS * sizeof(uint16_t));
     memset(heap->rejected, 0, sizeof heap->rejected);
     // Zeros again, and no memory between two censuses.

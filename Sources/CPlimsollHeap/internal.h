@@ -82,7 +82,7 @@ struct plimsoll_census {
 
     // Types.
     size_t type_count;
-    struct plimsoll_census_type *types, *last_type;
+    struct plimsoll_census_type *types;
     /// Number of a type, plus one, by hash of the metadata pointer.
     uint16_t *type_slots;
     uint64_t rejected[REJECTED_SLOTS];

@@ -210,10 +210,7 @@ struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned 
     if (!is_counted && room == 0) return NULL;
     // A virtual table of C++ lies in a program or library. Other words cost no further look.
     if (!is_counted && !is_in_file(heap, metadata)) return NULL;
-    // Objects of one type are often neighbours.
-    struct plimsoll_census_type *type = heap->last_type;
-    if (!type || type->metadata != metadata) type = lookup(heap, metadata);
-    if (type) heap->last_type = type;
+    struct plimsoll_census_type *type = lookup(heap, metadata);
     if (!type || (!is_counted && type->kind != PLIMSOLL_CENSUS_CPP)) return NULL;
     return fits(type, room) ? type : NULL;
 }

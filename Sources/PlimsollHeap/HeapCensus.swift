@@ -20,7 +20,8 @@ public struct HeapCensus: Sendable, Hashable, Codable {
         public var usedBytes: Int?
         /// Bytes of the room for those elements.
         public var capacityBytes: Int?
-        /// Number of blocks without a name to which these objects point. Each block is counted for one owner.
+        /// Number of blocks without a name to which these objects point. Each block is counted for one owner. An
+        /// estimate from a sample if the heap has more than 98,000 such blocks.
         public var ownedBlocks: Int
         /// Bytes of the blocks counted by `ownedBlocks`.
         public var ownedBytes: Int

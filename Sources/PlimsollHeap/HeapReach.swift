@@ -67,7 +67,7 @@ struct HeapReach {
     private mutating func take(_ address: UInt64) -> (Block, root: Int?)? {
         next += 1
         guard var found = found[address] else { return nil }
-        // What several roots lead to is followed again only to take back what was counted behind it.
+        // Blocks that several roots lead to are followed again only to take back what was counted behind them.
         guard found.root != nil || found.isFollowed else { return nil }
         found.isFollowed = true
         self.found[address] = found

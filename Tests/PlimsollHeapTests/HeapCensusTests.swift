@@ -111,18 +111,27 @@ struct HeapCensusTests {
         #expect(way == .chunks)
     }
 
-    @Test func `a process with as many mappings as the kernel allows is counted`() async {
+    /// Makes `count` mappings: every other page may only be read.
+    private static func makeMappings(_ count: Int) -> Bool {
+        let pages = mmap(nil, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        guard let pages, pages != MAP_FAILED else { return false }
+        return stride(from: 0, to: count, by: 2).allSatisfy { mprotect(pages + $0 * 4096, 4096, PROT_READ) == 0 }
+    }
+
+    @Test func `a process with 30,000 mappings is counted, and one with 60,000 is told so`() async {
         await #expect(processExitsWith: .success) {
-            let planted = PlantedHeap(200), count = 30_000
-            // Every other page may be read only: each page is a mapping.
-            let pages = mmap(nil, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-            guard let pages, pages != MAP_FAILED else { exit(2) }
-            for page in stride(from: 0, to: count, by: 2) {
-                guard mprotect(pages + page * 4096, 4096, PROT_READ) == 0 else { exit(3) }
-            }
-            guard let census = try? HeapCensus.take(), census.way == .chunks else { exit(4) }
+            let planted = PlantedHeap(200)
+            guard Self.makeMappings(30_000) else { exit(2) }
+            guard let census = try? HeapCensus.take(), census.way == .chunks else { exit(3) }
             let found = Dictionary(census.rows.map { ($0.name, $0.count) }) { first, _ in first }
-            withExtendedLifetime(planted) { exit(planted.truth.allSatisfy { found[$0.key] == $0.value } ? 0 : 5) }
+            guard withExtendedLifetime(planted, { planted.truth.allSatisfy { found[$0.key] == $0.value } }) else { exit(4) }
+            guard Self.makeMappings(30_000) else { exit(5) }
+            do {
+                _ = try HeapCensus.take()
+                exit(6)
+            } catch {
+                exit("\(error)".contains("the process has more than 49,152 mappings") ? 0 : 7)
+            }
         }
     }
 

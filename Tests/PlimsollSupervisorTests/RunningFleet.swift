@@ -86,7 +86,7 @@ final class RunningFleet: Sendable {
         await until("the fleet's state (\(story))", limit: Workbench.limit, sourceLocation: sourceLocation, condition)
     }
 
-    /// What has become of the units so far.
+    /// States, problems and last records of the units so far.
     private var story: String {
         let states = supervisor.reports.map { "\($0.name) \($0.state)" }, last = records.suffix(5).map { "\($0)" }
         return "\(states.joined(separator: ", ")); problems: \(problems.suffix(5)); last records: \(last)"

@@ -10,7 +10,8 @@ package struct HeapStatus: Sendable, Hashable, Codable {
     package var types: Int
     /// Bytes that the registered caches and other purgeables say they hold on the heap.
     package var declaredBytes: Int
-    /// What caches declare beside what a sample of their entries refers to; `nil` from a version without the field.
+    /// Declared bytes of caches beside those that a sample of their entries refers to; `nil` from a version without the
+    /// field.
     package var costs: [CostCheck]?
     /// Rows that have grown since the census before, the most grown first; `nil` for the first census of the process.
     package var growth: [HeapCensus.Row]?

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PlimsollService
 
-/// What caches declare, beside what their entries refer to.
+/// Declared costs of caches, beside the bytes that their entries refer to.
 @Suite(.timeLimit(.minutes(5)), .needs(allocation_count_works(), "a sanitizer is in front of malloc"))
 struct CostCheckTests {
     private final class Catalogue: Sendable { let pages = (0..<2000).map { [UInt8](repeating: 1, count: 1000 + $0) } }
