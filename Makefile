@@ -106,9 +106,11 @@ ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev 
 ECOSYSTEM_HEADERS = [ -e /usr/include/hiredis/hiredis.h ] && [ -e /usr/include/libmemcached/memcached.h ] && [ -e /usr/include/sqlite3.h ] && \
 	[ -e /usr/include/openssl/hmac.h ] && { [ -e /usr/include/postgresql/libpq-fe.h ] || [ -e /usr/include/libpq-fe.h ]; }
 ECOSYSTEM_SERVERS := postgresql redis-server memcached prometheus chromium
+# Another malloc, which the tests of the heap's census start programs with.
+HEAP_LIBRARIES := libjemalloc2
 ECOSYSTEM_BUNDLE := env NO_COLOR=1 Tests/Ecosystem/.build/debug/plimsoll-ecosystemPackageTests.xctest
 packages: setup
-	@missing=""; for package in $(ECOSYSTEM_LIBRARIES) $(ECOSYSTEM_SERVERS); do \
+	@missing=""; for package in $(ECOSYSTEM_LIBRARIES) $(ECOSYSTEM_SERVERS) $(HEAP_LIBRARIES); do \
 		dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
 	[ -z "$$missing" ] || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(call install,$$missing); \

@@ -160,6 +160,11 @@ static uint64_t processor_time(void) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
+static void walk(plimsoll_census *heap, enum plimsoll_census_way way, visitor *visit) {
+    if (way == PLIMSOLL_CENSUS_CHUNKS) heap_walk_chunks(heap, visit);
+    else heap_walk_tree(heap, visit);
+}
+
 static void clear(plimsoll_census *heap) {
     heap->type_count = heap->raw_count = 0;
     memset(heap->type_slots, 0, TYPE_SLOTS * sizeof(uint16_t));
@@ -179,16 +184,16 @@ int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
     int failure = plimsoll_census_refresh(heap);
     if (failure) return failure;
     heap->filled_bytes = 0;
-    if (way == PLIMSOLL_CENSUS_CHUNKS) {
-        heap_walk_chunks(heap, count);
-        struct plimsoll_census_totals totals = heap->totals;
-        if (heap->raw_count) heap_walk_chunks(heap, look_for_raws);
-        heap->totals = totals;
-        heap_sum_raws(heap);
-    } else {
+    if (way == PLIMSOLL_CENSUS_SCAN) {
         heap_scan(heap, count);
         uint64_t seen = heap->filled_bytes, named = heap->totals.named_bytes;
         heap->totals.unnamed_bytes = seen > named ? seen - named : 0;
+    } else {
+        walk(heap, way, count);
+        struct plimsoll_census_totals totals = heap->totals;
+        if (heap->raw_count) walk(heap, way, look_for_raws);
+        heap->totals = totals;
+        heap_sum_raws(heap);
     }
     madvise(heap->raws, RAW_SLOTS * sizeof(struct raw), MADV_DONTNEED);
     madvise(heap->window, WINDOW, MADV_DONTNEED);
@@ -200,7 +205,23 @@ int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
 
 int plimsoll_census_refresh(plimsoll_census *heap) {
     int failure = attach_again(heap);
+    heap_forget_tree(heap);
     return failure ? failure : heap_read_regions(heap);
+}
+
+bool plimsoll_census_find_block(plimsoll_census *heap, uint64_t value, struct plimsoll_census_block *block) {
+    enum { MOST_UNNAMED = 4096 };
+    uint64_t address = heap_untagged(value), size;
+    unsigned char head[HEAD];
+    const struct region *region = heap_region(heap, address);
+    if (!region || !region->is_anonymous || !region->is_writable) return false;
+    bool is_found = heap->tree.root ? heap_find_in_tree(heap, address, &size) : heap_find_chunk(heap, address, &size);
+    if (!is_found || !heap_read(heap, address, head, sizeof head)) return false;
+    const struct plimsoll_census_type *type = heap_type_of(heap, head, size);
+    uint64_t used = size > MOST_UNNAMED ? 0 : size;
+    if (type) used = heap_may_have_pointers(type) ? heap_used(type, head, size) : 0;
+    *block = (struct plimsoll_census_block){address, size, used};
+    return true;
 }
 
 const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *heap, size_t *count) {
@@ -219,6 +240,10 @@ plimsoll_census *plimsoll_census_open(int process, int *failure) {
 }
 void plimsoll_census_close(plimsoll_census *heap) { (void)heap; }
 bool plimsoll_census_has_chunks(plimsoll_census *heap) {
+    (void)heap;
+    return false;
+}
+bool plimsoll_census_has_tree(plimsoll_census *heap) {
     (void)heap;
     return false;
 }

@@ -55,6 +55,24 @@ struct raw {
     uint32_t owner;
 };
 
+/// A page of the process's memory that is read often.
+struct kept_page {
+    uint64_t address;
+    unsigned char bytes[PAGE];
+};
+
+/// The tree of jemalloc's pages.
+struct page_tree {
+    bool is_searched;
+    /// Address of the root; 0 if there is no tree.
+    uint64_t root;
+    /// Logarithm of the size of a page.
+    unsigned page_bits;
+    /// The leaf that was used last, and the addresses it stands for.
+    uint64_t span, leaf;
+    struct kept_page leaves, records;
+};
+
 struct plimsoll_census {
     // Reading.
     pid_t pid;
@@ -79,6 +97,8 @@ struct plimsoll_census {
     uint64_t cache_key;
     /// A mark that is not sure yet, and the votes for it.
     uint64_t key_candidate, key_votes;
+
+    struct page_tree tree;
 
     // Types.
     size_t type_count;
@@ -155,8 +175,16 @@ void heap_sum_raws(plimsoll_census *heap);
 typedef void visitor(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head);
 /// Visits every block of glibc's malloc.
 void heap_walk_chunks(plimsoll_census *heap, visitor *visit);
+/// Returns true if `address` is that of a chunk's block in use, and its size.
+bool heap_find_chunk(plimsoll_census *heap, uint64_t address, uint64_t *size);
 /// Learns the mark of free blocks of another process. Returns true if the process has chunks of glibc's malloc.
 bool heap_learn_chunks(plimsoll_census *heap);
+/// Visits every block of jemalloc.
+void heap_walk_tree(plimsoll_census *heap, visitor *visit);
+/// Returns true if `address` is that of a block of jemalloc in use, and its size.
+bool heap_find_in_tree(plimsoll_census *heap, uint64_t address, uint64_t *size);
+/// Reads anew, from now on, what jemalloc notes about its pages.
+void heap_forget_tree(plimsoll_census *heap);
 /// Visits whatever looks like an object, under any allocator.
 void heap_scan(plimsoll_census *heap, visitor *visit);
 

@@ -195,11 +195,13 @@ static bool is_reference_count(uint64_t bits) {
 }
 
 /// Returns true if malloc returns a block of `room` bytes for an instance.
-static bool fits(const struct plimsoll_census_type *type, uint64_t room) {
+static bool fits(const plimsoll_census *heap, const struct plimsoll_census_type *type, uint64_t room) {
     if (room == 0 || type->instance_size == 0) return true;
-    // A remainder below the least chunk, 32 bytes, stays with the block.
+    // A remainder below the least chunk, 32 bytes, stays with the block. jemalloc has four sizes for each power of two.
     uint64_t least = type->instance_size, most = (least + 8 + 15) / 16 * 16 - 8 + 16;
-    return room >= least && (type->has_tail || room <= (most < 40 ? 40 : most));
+    if (most < 40) most = 40;
+    if (heap->tree.root && most < least / 4 * 5 + 16) most = least / 4 * 5 + 16;
+    return room >= least && (type->has_tail || room <= most);
 }
 
 struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned char *head, uint64_t room) {
@@ -212,7 +214,7 @@ struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned 
     if (!is_counted && !is_in_file(heap, metadata)) return NULL;
     struct plimsoll_census_type *type = lookup(heap, metadata);
     if (!type || (!is_counted && type->kind != PLIMSOLL_CENSUS_CPP)) return NULL;
-    return fits(type, room) ? type : NULL;
+    return fits(heap, type, room) ? type : NULL;
 }
 
 bool heap_may_have_pointers(const struct plimsoll_census_type *type) {

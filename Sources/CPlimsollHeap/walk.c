@@ -17,7 +17,6 @@ enum {
     MOST_FAST = 128,
     HEAP = 64 << 20,
     ARENA = 2200,
-    MOST_UNNAMED = 4096,
 };
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -185,29 +184,21 @@ void heap_walk_chunks(plimsoll_census *heap, visitor *visit) {
     }
 }
 
-bool plimsoll_census_find_block(plimsoll_census *heap, uint64_t value, struct plimsoll_census_block *block) {
-    uint64_t address = heap_untagged(value), next;
-    unsigned char bytes[HEADER + HEAD];
-    if (address % 16 || address < PAGE) return false;
+bool heap_find_chunk(plimsoll_census *heap, uint64_t address, uint64_t *size) {
+    uint64_t header[2], next;
     const struct region *region = heap_region(heap, address);
-    if (!region || !region->is_anonymous || !region->is_writable || address < region->begin + HEADER) return false;
-    if (!heap_read(heap, address - HEADER, bytes, sizeof bytes)) return false;
-    uint64_t size = word(bytes, 8), flags = size & FLAGS;
-    size &= ~(uint64_t)FLAGS;
-    if (flags == IS_MAPPED && address % PAGE == HEADER && word(bytes, 0) == 0) {
-        if (size % PAGE || size > region->end - (address - HEADER)) return false;
-        size -= HEADER;
-    } else {
-        if (!is_chunk(size | flags, NOT_MAIN_ARENA) || size > region->end - address) return false;
-        if (!heap_read(heap, address + size - 8, &next, sizeof next) || !(next & PREVIOUS_IN_USE)) return false;
-        if (!is_chunk(next, NOT_MAIN_ARENA)) return false;
-        size -= 8;
+    if (address % 16 || address < region->begin + HEADER) return false;
+    if (!heap_read(heap, address - HEADER, header, sizeof header)) return false;
+    *size = header[1] & ~(uint64_t)FLAGS;
+    if ((header[1] & FLAGS) == IS_MAPPED && address % PAGE == HEADER && header[0] == 0) {
+        if (*size % PAGE || *size > region->end - (address - HEADER)) return false;
+        *size -= HEADER;
+        return true;
     }
-    const struct plimsoll_census_type *type = heap_type_of(heap, bytes + HEADER, size);
-    uint64_t used = size > MOST_UNNAMED ? 0 : size;
-    if (type) used = heap_may_have_pointers(type) ? heap_used(type, bytes + HEADER, size) : 0;
-    *block = (struct plimsoll_census_block){address, size, used};
-    return true;
+    if (!is_chunk(header[1], NOT_MAIN_ARENA) || *size > region->end - address) return false;
+    if (!heap_read(heap, address + *size - 8, &next, sizeof next) || !(next & PREVIOUS_IN_USE)) return false;
+    *size -= 8;
+    return is_chunk(next, NOT_MAIN_ARENA);
 }
 
 /// Votes by majority (Boyer and Moore, 1981) for the word behind what looks like the end of a list of free blocks, or

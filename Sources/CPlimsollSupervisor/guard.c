@@ -147,9 +147,19 @@ int plimsoll_guard_start(const int *kept, int kept_count, int *end, int *pidfd, 
     return 0;
 }
 
-static int wait_until(int socket, int events, int64_t deadline) {
-    int64_t rest = deadline - plimsoll_milliseconds();
-    return rest > 0 && plimsoll_ready(socket, events, (int)rest) != 0;
+// Waits in short steps, and takes each off the time that is left. A pause of the whole machine, during which the guard
+// could not answer either, counts as one step.
+static int wait_for(int socket, int events, int *milliseconds) {
+    enum { STEP = 100 };
+    while (*milliseconds > 0) {
+        int step = *milliseconds < STEP ? *milliseconds : STEP;
+        int64_t begin = plimsoll_milliseconds();
+        int is_ready = plimsoll_ready(socket, events, step) != 0;
+        int64_t took = plimsoll_milliseconds() - begin;
+        *milliseconds -= is_ready && took < step ? (int)took : step;
+        if (is_ready) return 1;
+    }
+    return 0;
 }
 
 int plimsoll_guard_send(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds) {
@@ -162,15 +172,14 @@ int plimsoll_guard_send(int socket, const struct plimsoll_guard_record *record, 
         header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof file);
         memcpy(CMSG_DATA(header), &file, sizeof file);
     }
-    int64_t deadline = plimsoll_milliseconds() + milliseconds;
     // Don't block: a stopped guard reads nothing from the socket.
     while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         if (errno == EINTR) continue;
         if (errno != EAGAIN) return errno == ECONNRESET ? -EPIPE : -errno;
-        if (!wait_until(socket, POLLOUT, deadline)) return -ETIMEDOUT;
+        if (!wait_for(socket, POLLOUT, &milliseconds)) return -ETIMEDOUT;
     }
     for (;;) {
-        if (!wait_until(socket, POLLIN, deadline)) return -ETIMEDOUT;
+        if (!wait_for(socket, POLLIN, &milliseconds)) return -ETIMEDOUT;
         struct answer answer;
         ssize_t count = recv(socket, &answer, sizeof answer, MSG_DONTWAIT);
         if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;

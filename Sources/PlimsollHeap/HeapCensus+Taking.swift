@@ -6,7 +6,7 @@ extension HeapCensus {
     /// Takes a census.
     ///
     /// Swift's layout in memory is not promised on Linux, so each census must name objects that the call itself makes.
-    /// If the walk of malloc's chunks does not find them, a scan is tried, and if that fails, an error is thrown.
+    /// If the walk of malloc's blocks does not find them, a scan is tried, and if that fails, an error is thrown.
     ///
     /// Blocks the calling thread, for about a second for 1 GiB of small objects (`make bench-evidence`). Threads of
     /// Swift's pool should not call. One census runs at a time. Maps 8 MiB, of which a small heap needs a part.
@@ -24,7 +24,7 @@ extension HeapCensus {
     ///   - roots: Words of values, pointers among them. The values must live until the call returns.
     ///   - words: Words to look at.
     /// - Returns: `nil` if the roots lead to more than `words` words, or if the size of a block is not known, as under
-    ///   another malloc than glibc's.
+    ///   another malloc than those of glibc and jemalloc.
     package static func bytes(reachedFrom roots: [[UInt64]], atMost words: Int) -> [Int]? {
         taker.withLock { taker in
             taker.memory().flatMap { HeapReach.bytes(from: roots, in: $0, atMost: words) }
@@ -57,7 +57,7 @@ extension HeapCensus {
                 """)
         }
         defer { plimsoll_census_close(heap) }
-        let way = plimsoll_census_has_chunks(heap) ? Way.chunks : .scan
+        let way = CensusTaker.walk(of: heap) ?? .scan
         failure = plimsoll_census_take(heap, way.number)
         guard failure == 0 else { throw failed("its mappings cannot be read: \(CensusTaker.text(failure))") }
         let census = CensusTaker.read(heap, way)
@@ -82,7 +82,7 @@ private struct CensusTaker: ~Copyable {
         }
         let canary = HeapCanary()
         var failures: [String] = []
-        let ways: [Way] = plimsoll_census_has_chunks(heap) ? [.chunks, .scan] : [.scan]
+        let ways = [Self.walk(of: heap), .scan].compactMap { $0 }
         for way in ways {
             failure = plimsoll_census_take(heap, way.number)
             guard failure == 0 else {
@@ -110,11 +110,17 @@ private struct CensusTaker: ~Copyable {
             """)
     }
 
+    /// Returns the way to walk all blocks of malloc; `nil` if there is none.
+    static func walk(of heap: OpaquePointer) -> Way? {
+        if plimsoll_census_has_chunks(heap) { return .chunks }
+        return plimsoll_census_has_tree(heap) ? .pages : nil
+    }
+
     /// Returns the process's memory as blocks; `nil` if blocks cannot be told.
     mutating func memory() -> BlockMemory? {
         var failure: Int32 = 0
         if heap == nil { heap = plimsoll_census_open(0, &failure) }
-        guard let heap, plimsoll_census_has_chunks(heap), plimsoll_census_refresh(heap) == 0 else { return nil }
+        guard let heap, Self.walk(of: heap) != nil, plimsoll_census_refresh(heap) == 0 else { return nil }
         return BlockMemory(heap: heap)
     }
 
@@ -141,7 +147,7 @@ private struct CensusTaker: ~Copyable {
     }
 }
 
-/// Blocks of glibc's malloc in this process.
+/// Blocks of malloc in this process.
 private struct BlockMemory: HeapReach.Memory {
     let heap: OpaquePointer
 
@@ -168,7 +174,11 @@ private typealias Way = HeapCensus.Way
 
 extension HeapCensus.Way {
     fileprivate var number: plimsoll_census_way {
-        self == .chunks ? PLIMSOLL_CENSUS_CHUNKS : PLIMSOLL_CENSUS_SCAN
+        switch self {
+        case .chunks: PLIMSOLL_CENSUS_CHUNKS
+        case .pages: PLIMSOLL_CENSUS_PAGES
+        case .scan: PLIMSOLL_CENSUS_SCAN
+        }
     }
 }
 

@@ -33,6 +33,9 @@ public struct HeapCensus: Sendable, Hashable, Codable {
     public enum Way: String, Sendable, Hashable, Codable {
         /// Walks the chunks of glibc's malloc: every block is seen.
         case chunks
+        /// Follows the tree of jemalloc's pages: every block is seen. Blocks that threads keep for their next call count
+        /// as unnamed ones.
+        case pages
         /// Looks for headers of objects, under any other malloc: blocks without a header are not seen, and nothing is
         /// owned.
         case scan

@@ -18,6 +18,7 @@ bool faults_work(void) { return false; }
 void faults_begin(long nth, int number, bool sticky) { (void)nth, (void)number, (void)sticky; }
 bool faults_end(void) { return false; }
 void faults_join(void) {}
+void faults_leave(void) {}
 void faults_arm(enum fault_call call, long nth, long times, int number) { (void)call, (void)nth, (void)times, (void)number; }
 long faults_count(enum fault_call call) { return (void)call, 0; }
 void faults_disarm(void) {}
@@ -78,6 +79,7 @@ static struct {
 } armed[FAULT_KINDS];
 
 void faults_join(void) { has_joined = true; }
+void faults_leave(void) { has_joined = false; }
 
 void faults_arm(enum fault_call call, long nth, long times, int number) {
     atomic_store_explicit(&armed[call].is_armed, false, memory_order_release);

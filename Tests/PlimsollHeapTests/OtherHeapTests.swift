@@ -1,6 +1,7 @@
 import Foundation
 import Plimsoll
 import PlimsollHeap
+import PlimsollTesting
 import TestSupport
 import Testing
 
@@ -27,6 +28,10 @@ private let obstacle: String? = {
     }
 }()
 
+/// jemalloc as Debian has it.
+private let jemalloc: String? = ["x86_64", "aarch64"].map { "/usr/lib/\($0)-linux-gnu/libjemalloc.so.2" }
+    .first { access($0, R_OK) == 0 }
+
 /// Censuses of other processes.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needs(obstacle == nil, "no memory of other processes can be read here"))
 struct OtherHeapTests {
@@ -34,33 +39,96 @@ struct OtherHeapTests {
     final class HeldHeap {
         let child: ChildProcess
         let truth: [String: Int]
+        /// The lines after the truth.
+        let lines: [String]
 
-        init(_ options: [String]) async throws {
+        init(_ options: [String], malloc: String? = nil) async throws {
+            let program = builtProgram("plimsoll-bench")
+            let preload = malloc.map { "LD_PRELOAD=\($0)" }
             let child = try ChildProcess(
-                builtProgram("plimsoll-bench"), ["plimsoll-bench", "_held-heap"] + options, readsOutput: true, endsWithParent: true)
+                "/usr/bin/env", ["env"] + (preload.map { [$0] } ?? []) + [program, "_held-heap"] + options, readsOutput: true,
+                endsWithParent: true)
             let output = try #require(child.output)
             var lines: [String] = []
-            // The second line is empty: the heap stays as it is from then on.
+            // The last line is empty: the heap stays as it is from then on.
             var ending: ChildProcess.Ending?
             await until("the heap to be made") {
                 ending = child.poll()
                 lines += output.lines()
-                return lines.count >= 2 || ending != nil
+                return lines.last == "" || ending != nil
             }
             try #require(ending == nil && lines.count >= 2, "\(String(describing: ending)) after \(lines.count) lines")
             self.child = child
             truth = try JSONLine.decode([String: Int].self, from: lines[0])
+            self.lines = Array(lines.dropFirst())
+        }
+
+        /// Expects each kind in the number that there is.
+        func check(_ census: HeapCensus, _ way: HeapCensus.Way, sourceLocation: SourceLocation = #_sourceLocation) {
+            #expect(census.way == way && census.lostBytes == 0 && census.coverage > 0.9, sourceLocation: sourceLocation)
+            let found = Dictionary(census.rows.map { ($0.name, $0.count) }) { first, _ in first }
+            #expect(truth.count == 20, sourceLocation: sourceLocation)
+            for (name, count) in truth { #expect(found[name] == count, "\(name)", sourceLocation: sourceLocation) }
         }
     }
 
     @Test func `the heap of another process is counted exactly, and the process goes on`() async throws {
         let process = try await HeldHeap(["--objects", "2000"])
-        let census = try HeapCensus.take(of: process.child.pid)
-        #expect(census.way == .chunks && census.lostBytes == 0 && census.coverage > 0.9)
-        let found = Dictionary(census.rows.map { ($0.name, $0.count) }) { first, _ in first }
-        #expect(process.truth.count == 20)
-        for (name, count) in process.truth { #expect(found[name] == count, "\(name)") }
+        process.check(try HeapCensus.take(of: process.child.pid), .chunks)
         #expect(process.child.end(within: .seconds(60)) == .exited(0))
+    }
+
+    @Test(.needs(jemalloc != nil, "libjemalloc2 is not installed"))
+    func `a heap of jemalloc is counted exactly, by its process and from outside`() async throws {
+        let process = try await HeldHeap(["--objects", "10000", "--own"], malloc: jemalloc)
+        process.check(try HeapCensus.take(of: process.child.pid), .pages)
+        try #require(process.lines.count == 3)
+        let own = try JSONLine.decode(HeapCensus.self, from: process.lines[0])
+        process.check(own, .pages)
+        #expect(own.ownedBytes > 0 && own.freeBytes > 0)
+        // An array of 100,000 bytes is in a block of 112 KiB, the next larger one.
+        #expect(process.lines[1] == "\(112 << 10)")
+        #expect(process.child.end(within: .seconds(60)) == .exited(0))
+    }
+
+    /// Writes random words over one word of a thousand in all private memory, also over what malloc notes about it.
+    private func scatter(over process: Int32, seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        let memory = open("/proc/\(process)/mem", O_RDWR | O_CLOEXEC)
+        try #require(memory >= 0)
+        defer { close(memory) }
+        let maps = try String(contentsOfFile: "/proc/\(process)/maps", encoding: .utf8)
+        var words: [UInt64] = [0, 1 << 40, .max]
+        for line in maps.split(separator: "\n") where line.contains(" rw-p ") && line.contains(" 00:00 0") && !line.contains("[stack") {
+            let ends = line.prefix { $0 != " " }.split(separator: "-").compactMap { UInt64($0, radix: 16) }
+            guard ends.count == 2, ends[1] - ends[0] <= 64 << 20 else { continue }
+            for place in stride(from: ends[0], to: ends[1], by: 4096) {
+                for _ in 0..<2 {
+                    let at = off_t(place + random.next() % 512 * 8)
+                    var word: UInt64 = 0
+                    guard pread(memory, &word, 8, at) == 8, word != 0 else { continue }
+                    if words.count < 1000 { words.append(word) } else { words[Int(random.next() % 1000)] = word }
+                    word = words[Int.random(in: words.indices, using: &random)] ^ (random.next() % 4 == 0 ? 1 << (random.next() % 64) : 0)
+                    pwrite(memory, &word, 8, at)
+                }
+            }
+        }
+    }
+
+    @Test(.needs(jemalloc != nil, "libjemalloc2 is not installed"), arguments: [false, true])
+    func `random words all over a process end no census`(isJemalloc: Bool) async throws {
+        for seed in seeds(0..<12) {
+            let process = try await HeldHeap(["--objects", "2000"], malloc: isJemalloc ? jemalloc : nil)
+            // The process waits, and cannot go on afterwards.
+            for round in 0..<3 {
+                try scatter(over: process.child.pid, seed: seed &* 8 &+ UInt64(round))
+                let census = try HeapCensus.take(of: process.child.pid)
+                #expect(census.rows.allSatisfy { $0.count > 0 && $0.bytes >= 0 && $0.ownedBytes >= 0 })
+                #expect(census.usedBytes >= 0)
+            }
+            kill(process.child.pid, SIGKILL)
+            #expect(process.child.waitForEnd() == .signalled(SIGKILL))
+        }
     }
 
     @Test func `a broken heap of another process ends no census, and no process`() async throws {

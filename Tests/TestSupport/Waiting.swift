@@ -6,9 +6,28 @@ public import Testing
 /// leaves the pool to the work that is waited for.
 private let pacer = DispatchQueue(label: "plimsoll.tests.waiting")
 
-/// Checks before a wait is given up. On a busy machine minutes may pass before the pool takes this task again, and the task that would make the
-/// condition hold waits in the same line.
-private let leastChecks = 100
+/// The time left of a wait's limit.
+///
+/// Each check takes off a hundredth of the limit at most. On a busy machine minutes may pass before the pool takes a task
+/// again, and the task that would make the condition hold waits in the same line. A host may also pause its machines.
+private struct Patience {
+    private let most: Duration
+    private var left: Duration
+    private var last = ContinuousClock.now
+
+    init(_ limit: Duration) {
+        left = limit
+        most = limit / 100
+    }
+
+    /// Returns false once the limit has passed.
+    mutating func allowsAnother() -> Bool {
+        let now = ContinuousClock.now
+        left -= min(now - last, most)
+        last = now
+        return left > .zero
+    }
+}
 
 /// Suspends until `condition` holds, checking it once a millisecond, and records an issue when it does not in time.
 ///
@@ -23,12 +42,10 @@ public func until(
     _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(240), sourceLocation: SourceLocation = #_sourceLocation,
     _ condition: () async throws -> Bool
 ) async rethrows -> Bool {
-    let end = ContinuousClock.now + limit
-    var checks = 0
+    var patience = Patience(limit)
     while true {
         if try await condition() { return true }
-        checks += 1
-        guard ContinuousClock.now < end || checks < leastChecks else {
+        guard patience.allowsAnother() else {
             Issue.record("\(what()) did not come within \(limit)", sourceLocation: sourceLocation)
             return false
         }
@@ -51,11 +68,9 @@ public func blockUntil(
     _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(240), sourceLocation: SourceLocation = #_sourceLocation,
     _ condition: () throws -> Bool
 ) rethrows -> Bool {
-    let end = ContinuousClock.now + limit
-    var checks = 0
+    var patience = Patience(limit)
     while !(try condition()) {
-        checks += 1
-        guard ContinuousClock.now < end || checks < leastChecks else {
+        guard patience.allowsAnother() else {
             Issue.record("\(what()) did not come within \(limit)", sourceLocation: sourceLocation)
             return false
         }

@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 import PlimsollDemos
+import PlimsollHeap
 import PlimsollTesting
 
 /// A process with a known heap, for censuses by other processes. Ends with standard input.
@@ -12,15 +13,27 @@ struct HeldHeapCommand: ParsableCommand {
     @Option(help: "Objects of the most frequent kind.") var objects = 1000
     @Option(help: "Writes random words over free lists and headers of blocks, from that seed.") var corrupt: UInt64?
 
+    @Flag(help: "Takes a census, and measures what an array leads to.") var own = false
+
     func run() throws {
         let planted = PlantedHeap(objects)
         Output.line(JSONLine.encode(planted.truth))
+        if own { try Self.countItself() }
         if let corrupt { Self.corruptHeap(seed: corrupt) }
         // From here on no malloc: the heap may be broken.
         var byte: UInt8 = 0
         withUnsafeBytes(of: UInt8(ascii: "\n")) { _ = write(STDOUT_FILENO, $0.baseAddress, 1) }
         while read(STDIN_FILENO, &byte, 1) > 0 {}
         withExtendedLifetime(planted) { _exit(0) }
+    }
+
+    /// Prints the census, and the bytes of an array of 100,000.
+    private static func countItself() throws {
+        Output.line(JSONLine.encode(try HeapCensus.take()))
+        let bytes = [UInt8](repeating: 1, count: 100_000)
+        let word = UInt64(UInt(bitPattern: unsafeBitCast(bytes, to: UnsafeRawPointer.self)))
+        Output.line("\(HeapCensus.bytes(reachedFrom: [[word]], atMost: 1000)?.first ?? 0)")
+        withExtendedLifetime(bytes) {}
     }
 
     /// Breaks the links of freed blocks, and sizes in the headers of all.

@@ -3,8 +3,8 @@
 //
 // Every byte of the heap is read through the kernel, which answers EFAULT where a direct load would crash, so a census
 // needs no stop of the process's threads. Layouts are those of Swift 5.9 to 6.3 (include/swift/ABI/Metadata.h and
-// stdlib/public/SwiftShims/swift/shims/RefCount.h) and of glibc 2.34 to 2.42 (malloc/malloc.c, malloc/arena.c). The
-// caller checks them with objects of its own before it believes a census.
+// stdlib/public/SwiftShims/swift/shims/RefCount.h), of glibc 2.34 to 2.42 (malloc/malloc.c, malloc/arena.c) and of
+// jemalloc 5.3. The caller checks them with objects of its own before it believes a census.
 #ifndef CPLIMSOLL_HEAP_H
 #define CPLIMSOLL_HEAP_H
 
@@ -39,6 +39,9 @@ enum plimsoll_census_shape {
 enum plimsoll_census_way {
     /// Walks the chunks of glibc's arenas: every block, its size, and whether the block is free.
     PLIMSOLL_CENSUS_CHUNKS,
+    /// Follows the tree of jemalloc's pages: every block, its size, and whether the block is free, except that blocks
+    /// which threads keep for their next call count as in use.
+    PLIMSOLL_CENSUS_PAGES,
     /// Looks for object headers at steps of 16 bytes, under any allocator. Blocks without a header are not seen.
     PLIMSOLL_CENSUS_SCAN,
 };
@@ -90,6 +93,9 @@ void plimsoll_census_close(plimsoll_census *heap);
 /// free: in the calling process from blocks that it frees, in another from the blocks that it has freed.
 bool plimsoll_census_has_chunks(plimsoll_census *heap);
 
+/// Returns true if jemalloc's tree of pages is found, and if that tree knows blocks of the calling process.
+bool plimsoll_census_has_tree(plimsoll_census *heap);
+
 /// Counts all blocks. Returns 0 or an errno. Allocates nothing, takes no lock. Not for two threads at a time.
 int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way);
 
@@ -119,8 +125,9 @@ struct plimsoll_census_block {
 /// Reads the mappings of the process again, for the next calls of the function below. Returns 0 or an errno.
 int plimsoll_census_refresh(plimsoll_census *heap);
 
-/// Returns true if `value` is a pointer to a block of glibc's malloc, by the chunk's header and by the next one's. Tags
-/// that Swift keeps in a pointer's spare bits are left out. A block that is free may be taken for one in use.
+/// Returns true if `value` is a pointer to a block of malloc: by jemalloc's tree if there is one, otherwise by a chunk's
+/// header and by the next one's. Tags that Swift keeps in a pointer's spare bits are left out. A block that is free may
+/// be taken for one in use.
 bool plimsoll_census_find_block(plimsoll_census *heap, uint64_t value, struct plimsoll_census_block *block);
 
 /// Returns false if the process has ended.

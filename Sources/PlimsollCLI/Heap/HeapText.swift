@@ -40,6 +40,7 @@ enum HeapText {
         let way =
             switch census.way {
             case .chunks: "by malloc's chunks"
+            case .pages: "by jemalloc's pages"
             case .scan: "by a scan, which sees no blocks without a header"
             }
         let lost = census.lostBytes > 0 ? ", \(ByteCount(census.lostBytes)) skipped" : ""

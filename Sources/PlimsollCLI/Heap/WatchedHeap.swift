@@ -70,7 +70,7 @@ final class WatchedHeap: Sendable {
             switch census {
             case .success(let census):
                 // A scan takes all private memory for used.
-                func rank(_ census: HeapCensus) -> (Int, Int) { (census.way == .chunks ? 1 : 0, census.usedBytes) }
+                func rank(_ census: HeapCensus) -> (Int, Int) { (census.way == .scan ? 0 : 1, census.usedBytes) }
                 if state.largest.map({ rank(census) >= rank($0) }) ?? true { state.largest = census }
             case .failure(let error): state.problem = state.problem ?? error
             }

@@ -45,6 +45,9 @@ enum fault_call {
 /// From now on the calling thread is the one whose calls `faults_arm` makes fail.
 void faults_join(void);
 
+/// The calling thread, which tests share, has no more such calls.
+void faults_leave(void);
+
 /// The `nth` such call of that thread from now on, and those after it until so many have, fail with that errno; with 0, what reads is given no more than one
 /// byte. Of each kind it is armed on its own.
 void faults_arm(enum fault_call call, long nth, long times, int number);

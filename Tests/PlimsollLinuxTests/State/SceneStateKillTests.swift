@@ -12,6 +12,13 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneStateKillTests {
     let directory = TemporaryDirectory()
 
+    /// A life cycle whose deadlines never pass: the saved states are the point, on a machine of any speed.
+    private static func lifecycle() -> Lifecycle {
+        let lifecycle = Lifecycle(ResourceManager(source: ScriptedPressureSource()))
+        lifecycle.policy.backgroundDeadline = .seconds(3600)
+        return lifecycle
+    }
+
     /// What a next run restores the scene to if this one were killed now.
     private static func afterKill(_ directory: String, _ id: String) async throws -> UInt8? {
         let copy = TemporaryDirectory()
@@ -19,8 +26,7 @@ import Testing
             try FileManager.default.copyItem(atPath: "\(directory)/\(name)", toPath: "\(copy.path)/\(name)")
         }
         let restored = Mutex<UInt8?>(nil)
-        let lifecycle = ResourceManager(source: ScriptedPressureSource()).lifecycle
-        let scene = lifecycle.connectScene(id, reason: .systemRequest) { scene in
+        let scene = lifecycle().connectScene(id, reason: .systemRequest) { scene in
             scene.preserve(
                 in: FileStateStore(directory: copy.path), snapshot: { [] }, restore: { bytes in restored.withLock { $0 = bytes.first } })
         }
@@ -35,7 +41,7 @@ import Testing
             points.withLock { $0.append("\(point): \(seen.map { "\($0)" } ?? "nothing")") }
         }
         // The scene is suspended when the test says so, not by itself on a busy machine.
-        let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = Lifecycle(manager)
+        let lifecycle = Self.lifecycle()
         lifecycle.policy.sceneSuspendsAfter = nil
         let scene = lifecycle.connectScene("a", reason: .userRequest) { scene in
             scene.preserve(

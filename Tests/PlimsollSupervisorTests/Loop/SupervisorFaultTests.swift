@@ -194,7 +194,10 @@ import Testing
 
     @Test func `T32 a process without a descriptor does not count as ended, and is guarded once a descriptor is had`() throws {
         faults_join()
-        defer { faults_disarm() }
+        defer {
+            faults_disarm()
+            faults_leave()
+        }
         let group = try UnitGroup("loose", [], own: OwnGroups())
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
@@ -218,7 +221,10 @@ import Testing
     @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [EMFILE, ENFILE, ENOMEM, EAGAIN])
     func `a group whose processes or subgroups can't be read now is not empty`(number: Int32) throws {
         faults_join()
-        defer { faults_disarm() }
+        defer {
+            faults_disarm()
+            faults_leave()
+        }
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
@@ -248,7 +254,10 @@ import Testing
 
     @Test func `C14 a process without a group that can't be inspected now has neither ended nor stopped`() throws {
         faults_join()
-        defer { faults_disarm() }
+        defer {
+            faults_disarm()
+            faults_leave()
+        }
         let group = try UnitGroup("loose", [], own: OwnGroups())
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
@@ -273,7 +282,10 @@ import Testing
         try group.killAll()
         #expect(first.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false))
         faults_join()
-        defer { faults_disarm() }
+        defer {
+            faults_disarm()
+            faults_leave()
+        }
         for nth in 1...8 {
             faults_arm(FAULT_OPENAT, nth, 1, EMFILE)
             guard let child = try? Child.start(.init(["/bin/sleep", "1000"]), in: group) else { continue }

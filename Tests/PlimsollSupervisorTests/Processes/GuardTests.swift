@@ -218,6 +218,21 @@ import Testing
         #expect(ProcessTable.stat(of: other.pid)?.state == UInt8(ascii: "T"))
     }
 
+    @Test func `T32 a pause of the whole machine is no silence of the guard`() async throws {
+        await #expect(processExitsWith: .success) {
+            let guardian = try Guard(patience: .seconds(4)), first = guardian.pid
+            // As on a host that pauses its machines: this process and the guard stand still, and go on one after the other.
+            let (pauser, output) = try Workbench.shell(
+                "kill -STOP \(first) \(getpid()); sleep 5; kill -CONT \(getpid()); sleep 0.1; kill -CONT \(first); echo over", in: nil)
+            while plimsoll_ready(output.read, POLLIN, 0) == 0 {
+                try guardian.watch(pauser)
+                guardian.forget(pauser)
+            }
+            precondition(output.line() == "over" && guardian.isAlive && guardian.pid == first)
+            pauser.waitForEnd()
+        }
+    }
+
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `T32 a silent guard is replaced by one that knows all records, and thaws nothing later`() throws {
         let root = Workbench.root(), first = try root.make("first"), second = try root.make("second")
