@@ -1,4 +1,4 @@
-// The census: memory for it, the two passes, the results.
+// The census: memory for it, the walk and a second one where owners are far, the results.
 #include "internal.h"
 
 #include <errno.h>
@@ -12,7 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAPS_TEXT = 1 << 16 };
+enum {
+    MAPS_TEXT = 1 << 16,
+    /// Part of the bytes in use that may stay without an owner although one might be found.
+    FEW = 256,
+};
 
 static size_t rounded(size_t size) { return (size + PAGE - 1) / PAGE * PAGE; }
 
@@ -64,15 +68,16 @@ static int attach_again(plimsoll_census *heap) {
 plimsoll_census *plimsoll_census_open(int process, int *failure) {
     *failure = ENOTSUP;
     if (sysconf(_SC_PAGESIZE) != PAGE || HAS_SANITIZER) return NULL;
-    size_t size = rounded(sizeof(plimsoll_census)) + rounded(WINDOW + PAGE) + rounded(MAX_REGIONS * sizeof(struct region))
+    size_t size = rounded(sizeof(plimsoll_census)) + rounded(WINDOW) + rounded(PIECE) + rounded(MAX_REGIONS * sizeof(struct region))
         + rounded(MAPS_TEXT) + rounded(MAX_TYPES * sizeof(struct plimsoll_census_type))
-        + rounded(TYPE_SLOTS * sizeof(uint16_t)) + 2 * rounded(RAW_SLOTS * sizeof(struct raw)) + RAW_FILTER_BITS / 8;
+        + rounded(TYPE_SLOTS * sizeof(uint16_t)) + 2 * rounded(RAW_SLOTS * sizeof(struct raw)) + RAW_FILTER_BITS / 8 + rounded(MAX_NOTES * sizeof(struct note));
     plimsoll_census *heap = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     *failure = errno;
     if (heap == MAP_FAILED) return NULL;
     size_t used = rounded(sizeof *heap);
     heap->mapped = size;
-    heap->window = part(heap, &used, WINDOW + PAGE);
+    heap->window = (struct window){.size = WINDOW, .bytes = part(heap, &used, WINDOW)};
+    heap->piece = (struct window){.size = PIECE, .bytes = part(heap, &used, PIECE)};
     heap->regions = part(heap, &used, MAX_REGIONS * sizeof(struct region));
     heap->maps_text = part(heap, &used, MAPS_TEXT);
     heap->types = part(heap, &used, MAX_TYPES * sizeof(struct plimsoll_census_type));
@@ -80,6 +85,7 @@ plimsoll_census *plimsoll_census_open(int process, int *failure) {
     heap->raws = part(heap, &used, RAW_SLOTS * sizeof(struct raw));
     heap->spare_raws = part(heap, &used, RAW_SLOTS * sizeof(struct raw));
     heap->raw_filter = part(heap, &used, RAW_FILTER_BITS / 8);
+    heap->notes = part(heap, &used, MAX_NOTES * sizeof(struct note));
     heap->memory = heap->pagemap = -1;
     heap->is_other = process != 0 && process != getpid();
     heap->pid = process;
@@ -120,6 +126,18 @@ bool plimsoll_census_has_chunks(plimsoll_census *heap) {
     return heap->cache_key != 0;
 }
 
+/// Notes a named block, to look at its pointers later: most blocks without a name lie near their owner, and are then
+/// known.
+static void note(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head,
+    const struct plimsoll_census_type *type) {
+    if (!heap_may_have_pointers(type)) return;
+    if (heap->note_count == MAX_NOTES) heap_settle(heap);
+    // The rest may have words of what was there before.
+    uint64_t units = heap_used(type, head, size) / 8;
+    heap->notes[heap->note_count++] = (struct note){
+        address, units > UINT32_MAX ? UINT32_MAX : (uint32_t)units, (uint16_t)(type - heap->types)};
+}
+
 static void count(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head) {
     struct plimsoll_census_type *type = heap_type_of(heap, head, size);
     if (!type) {
@@ -129,29 +147,13 @@ static void count(plimsoll_census *heap, uint64_t address, uint64_t size, const 
     heap_add(type, head, size);
     heap->totals.named_blocks++;
     heap->totals.named_bytes += size;
-}
-
-/// Gives the blocks without a name to which `size` bytes point to `type`.
-static void own(plimsoll_census *heap, const unsigned char *bytes, uint64_t size, const struct plimsoll_census_type *type) {
-    for (uint64_t at = 0; at + 8 <= size; at += 8) {
-        uint64_t address = heap_untagged(word(bytes, at));
-        if (heap_may_have_raw(heap, address)) heap_own(heap, address, type);
-    }
+    if (heap->notes_owners) note(heap, address, size, head, type);
 }
 
 /// Looks for pointers to blocks without a name.
 static void look_for_raws(plimsoll_census *heap, uint64_t address, uint64_t size, const unsigned char *head) {
-    enum { STEP = 1 << 16, HEADER = 16 };
     const struct plimsoll_census_type *type = heap_type_of(heap, head, size);
-    if (!type || !heap_may_have_pointers(type)) return;
-    // The rest may have words of what was there before.
-    size = heap_used(type, head, size);
-    if (size <= HEAD) return own(heap, head + HEADER, size - HEADER, type);
-    for (uint64_t done = HEADER; done + 8 <= size;) {
-        uint64_t step = size - done < STEP ? size - done : STEP;
-        own(heap, heap_peek(heap, address + done, step), step, type);
-        done += step;
-    }
+    if (type) note(heap, address, size, head, type);
 }
 
 static uint64_t processor_time(void) {
@@ -161,12 +163,15 @@ static uint64_t processor_time(void) {
 }
 
 static void walk(plimsoll_census *heap, enum plimsoll_census_way way, visitor *visit) {
+    heap_forget_windows(heap);
     if (way == PLIMSOLL_CENSUS_CHUNKS) heap_walk_chunks(heap, visit);
-    else heap_walk_tree(heap, visit);
+    else if (way == PLIMSOLL_CENSUS_PAGES) heap_walk_tree(heap, visit);
+    else heap_scan(heap, visit);
+    heap_settle(heap);
 }
 
 static void clear(plimsoll_census *heap) {
-    heap->type_count = heap->raw_count = 0;
+    heap->type_count = heap->raw_count = heap->note_count = 0;
     memset(heap->type_slots, 0, TYPE_SLOTS * sizeof(uint16_t));
     memset(heap->rejected, 0, sizeof heap->rejected);
     // Zeros again, and no memory between two censuses.
@@ -184,19 +189,21 @@ int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
     int failure = plimsoll_census_refresh(heap);
     if (failure) return failure;
     heap->filled_bytes = 0;
+    // jemalloc keeps blocks of different sizes far apart, so that few owners are near.
+    heap->notes_owners = way == PLIMSOLL_CENSUS_CHUNKS;
+    walk(heap, way, count);
     if (way == PLIMSOLL_CENSUS_SCAN) {
-        heap_scan(heap, count);
         uint64_t seen = heap->filled_bytes, named = heap->totals.named_bytes;
         heap->totals.unnamed_bytes = seen > named ? seen - named : 0;
     } else {
-        walk(heap, way, count);
         struct plimsoll_census_totals totals = heap->totals;
-        if (heap->raw_count) walk(heap, way, look_for_raws);
+        // Owners far before their blocks are found by another walk, which costs as much.
+        if (heap_unowned(heap) > (totals.named_bytes + totals.unnamed_bytes) / FEW) walk(heap, way, look_for_raws);
         heap->totals = totals;
         heap_sum_raws(heap);
     }
     madvise(heap->raws, RAW_SLOTS * sizeof(struct raw), MADV_DONTNEED);
-    madvise(heap->window, WINDOW, MADV_DONTNEED);
+    madvise(heap->window.bytes, WINDOW, MADV_DONTNEED);
     heap->totals.mappings = heap->region_count;
     heap->totals.read_bytes = heap->filled_bytes;
     heap->totals.processor_nanoseconds = processor_time() - begin;

@@ -14,6 +14,7 @@
 enum {
     PAGE = 4096,
     WINDOW = 1 << 20,
+    PIECE = 1 << 16,
     WINDOW_PAGES = WINDOW / PAGE,
     /// Of the 65,530 mappings that a process may have (vm.max_map_count), a part is like its neighbour.
     MAX_REGIONS = 49152,
@@ -23,6 +24,7 @@ enum {
     RAW_SLOTS = 1 << 17,
     MAX_RAW = RAW_SLOTS * 3 / 4,
     RAW_FILTER_BITS = 1 << 20,
+    MAX_NOTES = 8192,
     /// Bytes at the start of a block that tell its type and its elements.
     HEAD = 64,
 };
@@ -55,6 +57,23 @@ struct raw {
     uint32_t owner;
 };
 
+/// A named block that may point to blocks without a name.
+struct note {
+    uint64_t address;
+    /// Size in units of 8 bytes.
+    uint32_t units;
+    uint16_t type;
+};
+
+/// A copy of part of the process's memory.
+struct window {
+    uint64_t begin, end;
+    /// True if no page of the window is in memory.
+    bool is_empty;
+    size_t size;
+    unsigned char *bytes;
+};
+
 /// A page of the process's memory that is read often.
 struct kept_page {
     uint64_t address;
@@ -79,12 +98,10 @@ struct plimsoll_census {
     /// True if `pid` is another process than the calling one.
     bool is_other;
     int memory, pagemap;
-    uint64_t window_begin, window_end;
-    /// True if no page of the window is in memory.
-    bool is_window_empty;
-    /// Bytes in memory that went through the window.
+    /// The window of a walk, and a smaller one for the rest of blocks that begin there.
+    struct window window, piece;
+    /// Bytes in memory that went through the windows.
     uint64_t filled_bytes;
-    unsigned char *window;
     uint64_t pages[WINDOW_PAGES + 1];
 
     // Mappings.
@@ -115,6 +132,11 @@ struct plimsoll_census {
     struct raw *raws, *spare_raws;
     uint64_t *raw_filter;
 
+    // Named blocks within the window, whose pointers are looked at before the window moves.
+    bool notes_owners;
+    size_t note_count;
+    struct note *notes;
+
     struct plimsoll_census_totals totals;
     size_t mapped;
 };
@@ -126,6 +148,11 @@ bool heap_read(plimsoll_census *heap, uint64_t address, void *into, size_t size)
 /// Returns `size` bytes at `address`, less than a window. The pointer is valid until the next call. Pages that are
 /// swapped out or were never touched read as zeros, and stay as they are.
 const unsigned char *heap_peek(plimsoll_census *heap, uint64_t address, size_t size);
+/// Calls `take` for the parts of the memory from `begin` to `end`: from the window, as far as that reaches.
+void heap_each_part(plimsoll_census *heap, uint64_t begin, uint64_t end,
+    void (*take)(plimsoll_census *heap, const unsigned char *bytes, size_t size, const void *context), const void *context);
+/// Forgets what the windows hold.
+void heap_forget_windows(plimsoll_census *heap);
 /// Returns true if the page of `address` is in memory.
 bool heap_is_present(plimsoll_census *heap, uint64_t address);
 static inline uint64_t word(const unsigned char *bytes, size_t offset) {
@@ -169,6 +196,10 @@ static inline bool heap_may_have_raw(const plimsoll_census *heap, uint64_t addre
 static inline uint64_t heap_untagged(uint64_t value) { return value & 0x00fffffffffffff8; }
 /// Gives the block at `address`, if there is one without an owner, to `type`.
 void heap_own(plimsoll_census *heap, uint64_t address, const struct plimsoll_census_type *type);
+/// Gives the blocks without a name to which the noted blocks point to these blocks' types, and forgets the notes.
+void heap_settle(plimsoll_census *heap);
+/// Returns the bytes of the blocks without an owner.
+uint64_t heap_unowned(const plimsoll_census *heap);
 void heap_sum_raws(plimsoll_census *heap);
 
 /// Called for every block in use: its address and size, and `HEAD` bytes of it.

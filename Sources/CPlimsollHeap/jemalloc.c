@@ -141,7 +141,6 @@ static void visit_large(plimsoll_census *heap, struct extent extent, visitor *vi
 
 void heap_walk_tree(plimsoll_census *heap, visitor *visit) {
     struct page_tree *tree = &heap->tree;
-    heap->window_begin = heap->window_end = 0;
     heap_forget_tree(heap);
     for (size_t index = 0; index < heap->region_count; index++) {
         struct region region = heap->regions[index];
@@ -218,14 +217,14 @@ static bool is_root(plimsoll_census *heap, uint64_t place, uint64_t begin, uint6
 
 /// Looks for the root in the zeroed data of the program and its libraries. Returns false if there is none.
 static bool find_root(plimsoll_census *heap, const struct probe *probes, size_t count) {
-    heap->window_begin = heap->window_end = 0;
+    heap_forget_windows(heap);
     for (size_t index = 1; index < heap->region_count; index++) {
         struct region data = heap->regions[index], file = heap->regions[index - 1];
         if (!data.is_anonymous || !data.is_writable || data.is_brk || !file.is_file || file.end != data.begin) continue;
         for (uint64_t place = data.begin; place + 8 <= least(data.end, data.begin + MOST_DATA); place += 8) {
             uint64_t leaf = word(heap_peek(heap, place, 8), 0);
-            if (heap->is_window_empty) {
-                place = heap->window_end - 8;
+            if (heap->window.is_empty) {
+                place = heap->window.end - 8;
                 continue;
             }
             if (!leaf || leaf % 64) continue;

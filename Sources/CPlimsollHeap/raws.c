@@ -63,7 +63,35 @@ void heap_own(plimsoll_census *heap, uint64_t address, const struct plimsoll_cen
         }
 }
 
+/// Gives the blocks without a name to which `size` bytes point to the type.
+static void own(plimsoll_census *heap, const unsigned char *bytes, size_t size, const void *type) {
+    for (size_t at = 0; at + 8 <= size; at += 8) {
+        uint64_t address = heap_untagged(word(bytes, at));
+        if (heap_may_have_raw(heap, address)) heap_own(heap, address, type);
+    }
+}
+
+void heap_settle(plimsoll_census *heap) {
+    enum { HEADER = 16 };
+    for (size_t index = 0; index < heap->note_count && heap->raw_count; index++) {
+        struct note note = heap->notes[index];
+        uint64_t end = note.address + note.units * 8ull;
+        heap_each_part(heap, note.address + HEADER, end, own, &heap->types[note.type]);
+    }
+    heap->note_count = 0;
+}
+
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+uint64_t heap_unowned(const plimsoll_census *heap) {
+    uint64_t bytes = 0;
+    for (size_t slot = 0; slot < RAW_SLOTS; slot++) {
+        struct raw raw = heap->raws[slot];
+        // One that is in the sample for its size stands for others.
+        if (raw.address && !raw.owner) bytes += raw.units * 8ull < heap->raw_threshold ? heap->raw_threshold : raw.units * 8ull;
+    }
+    return bytes;
+}
 
 void heap_sum_raws(plimsoll_census *heap) {
     // Numbers of blocks are in parts, until all are added.

@@ -38,21 +38,21 @@ bool heap_is_present(plimsoll_census *heap, uint64_t address) {
 
 /// Fills the window from the page of `address` on. A read would bring in pages that are swapped out, and map pages that
 /// were never touched; both are left alone.
-static void fill(plimsoll_census *heap, uint64_t address) {
+static void fill(plimsoll_census *heap, struct window *window, uint64_t address) {
     uint64_t begin = address / PAGE * PAGE;
-    ssize_t got = heap->pagemap < 0 ? 0 : pread(heap->pagemap, heap->pages, WINDOW_PAGES * sizeof(uint64_t),
+    size_t pages = window->size / PAGE;
+    ssize_t got = heap->pagemap < 0 ? 0 : pread(heap->pagemap, heap->pages, pages * sizeof(uint64_t),
         (off_t)(begin / PAGE * sizeof(uint64_t)));
     size_t known = got > 0 ? (size_t)got / sizeof(uint64_t) : 0;
-    heap->window_begin = begin;
-    heap->window_end = begin + WINDOW;
-    heap->is_window_empty = true;
-    for (size_t page = 0; page < WINDOW_PAGES;) {
+    window->begin = begin;
+    window->end = begin + window->size;
+    window->is_empty = true;
+    for (size_t page = 0; page < pages;) {
         bool is_present = heap->pagemap < 0 || (page < known && heap->pages[page] >> PRESENT & 1);
         size_t last = page + 1;
-        while (last < WINDOW_PAGES
-               && (heap->pagemap < 0 || (last < known && heap->pages[last] >> PRESENT & 1)) == is_present)
+        while (last < pages && (heap->pagemap < 0 || (last < known && heap->pages[last] >> PRESENT & 1)) == is_present)
             last++;
-        unsigned char *into = heap->window + page * PAGE;
+        unsigned char *into = window->bytes + page * PAGE;
         size_t size = (last - page) * PAGE, done = 0;
         // The region may end within the run: what can be read is read page by page.
         if (is_present && !heap_read(heap, begin + page * PAGE, into, size)) {
@@ -62,14 +62,36 @@ static void fill(plimsoll_census *heap, uint64_t address) {
         }
         memset(into + done, 0, size - done);
         heap->filled_bytes += done;
-        heap->is_window_empty = heap->is_window_empty && done == 0;
+        window->is_empty = window->is_empty && done == 0;
         page = last;
     }
 }
 
+static bool has(const struct window *window, uint64_t address, size_t size) {
+    return address >= window->begin && address + size <= window->end;
+}
+
 const unsigned char *heap_peek(plimsoll_census *heap, uint64_t address, size_t size) {
-    if (address < heap->window_begin || address + size > heap->window_end) fill(heap, address);
-    return heap->window + (address - heap->window_begin);
+    if (!has(&heap->window, address, size)) {
+        heap_settle(heap);
+        fill(heap, &heap->window, address);
+    }
+    return heap->window.bytes + (address - heap->window.begin);
+}
+
+void heap_each_part(plimsoll_census *heap, uint64_t begin, uint64_t end,
+    void (*take)(plimsoll_census *, const unsigned char *, size_t, const void *), const void *context) {
+    while (begin + 8 <= end) {
+        struct window *window = has(&heap->window, begin, 8) ? &heap->window : &heap->piece;
+        if (!has(window, begin, 8)) fill(heap, window, begin);
+        size_t size = (end < window->end ? end : window->end) - begin;
+        take(heap, window->bytes + (begin - window->begin), size, context);
+        begin += size;
+    }
+}
+
+void heap_forget_windows(plimsoll_census *heap) {
+    heap->window.begin = heap->window.end = heap->piece.begin = heap->piece.end = 0;
 }
 
 #endif

@@ -51,7 +51,7 @@ static uint64_t lost(plimsoll_census *heap, uint64_t from, uint64_t end, uint64_
         while (chunks < 3 && at + HEADER < end) {
             // Looks ahead without moving the window.
             unsigned char header[HEADER];
-            bool is_near = at >= heap->window_begin && at + HEADER <= heap->window_end;
+            bool is_near = at >= heap->window.begin && at + HEADER <= heap->window.end;
             if (chunks == 0 || is_near) memcpy(header, heap_peek(heap, at, HEADER), HEADER);
             else if (!heap_read(heap, at, header, HEADER)) break;
             if (!is_chunk(word(header, 8), flags)) break;
@@ -80,7 +80,7 @@ static void walk_heap(plimsoll_census *heap, uint64_t begin, uint64_t end, uint6
         uint64_t after = chunk + size, next;
         bool ends_heap = after > end - HEADER;
         if (!ends_heap) {
-            if (after + HEADER <= heap->window_end) next = word(heap_peek(heap, after, HEADER), 8);
+            if (after + HEADER <= heap->window.end) next = word(heap_peek(heap, after, HEADER), 8);
             // A heap that has shrunk since the mappings were read ends earlier.
             else ends_heap = !heap_is_present(heap, after) || !heap_read(heap, after + 8, &next, sizeof next);
         }
@@ -170,7 +170,6 @@ static void walk_region(plimsoll_census *heap, struct probes *probes, struct reg
 
 void heap_walk_chunks(plimsoll_census *heap, visitor *visit) {
     struct probes probes = {0};
-    heap->window_begin = heap->window_end = 0;
     for (size_t index = 0; index < heap->region_count; index++) {
         struct region region = heap->regions[index];
         if (!region.is_anonymous || !region.is_readable || !region.is_writable) continue;
@@ -217,6 +216,7 @@ static void vote(plimsoll_census *heap, uint64_t address, uint64_t size, const u
 bool heap_learn_chunks(plimsoll_census *heap) {
     heap->cache_key = heap->key_votes = 0;
     memset(&heap->totals, 0, sizeof heap->totals);
+    heap_forget_windows(heap);
     heap_walk_chunks(heap, vote);
     if (heap->key_votes) heap->cache_key = heap->key_candidate;
     // Under another malloc few words look like chunks.
@@ -240,15 +240,14 @@ static uint64_t size_of(const struct plimsoll_census_type *type, const unsigned 
 }
 
 void heap_scan(plimsoll_census *heap, visitor *visit) {
-    heap->window_begin = heap->window_end = 0;
     for (size_t index = 0; index < heap->region_count; index++) {
         struct region region = heap->regions[index];
         if (!region.is_anonymous || !region.is_readable || !region.is_writable) continue;
         for (uint64_t place = region.begin; place + HEAD <= region.end;) {
             const unsigned char *head = heap_peek(heap, place, HEAD);
-            if (heap->is_window_empty) {
+            if (heap->window.is_empty) {
                 // Most of a stack was never touched.
-                place = heap->window_end;
+                place = heap->window.end;
                 continue;
             }
             const struct plimsoll_census_type *type = heap_type_of(heap, head, 0);

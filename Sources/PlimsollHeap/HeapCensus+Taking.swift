@@ -8,7 +8,7 @@ extension HeapCensus {
     /// Swift's layout in memory is not promised on Linux, so each census must name objects that the call itself makes.
     /// If the walk of malloc's blocks does not find them, a scan is tried, and if that fails, an error is thrown.
     ///
-    /// Blocks the calling thread, for about a second for 1 GiB of small objects (`make bench-evidence`). Threads of
+    /// Blocks the calling thread, for about half a second for 1 GiB of small objects (`make bench-evidence`). Threads of
     /// Swift's pool should not call. One census runs at a time. Maps 8 MiB, of which a small heap needs a part.
     ///
     /// - Throws: `HeapCensusError` if the process may not read its memory through the kernel, or if the objects in
