@@ -12,11 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    MAPS_TEXT = 1 << 16,
-    /// Part of the bytes in use that may stay without an owner although one might be found.
-    FEW = 256,
-};
+/// Part of the bytes in use that may stay without an owner although one might be found.
+enum { FEW = 256 };
 
 static size_t rounded(size_t size) { return (size + PAGE - 1) / PAGE * PAGE; }
 

@@ -18,6 +18,7 @@ enum {
     WINDOW_PAGES = WINDOW / PAGE,
     /// Of the 65,530 mappings that a process may have (vm.max_map_count), a part is like its neighbour.
     MAX_REGIONS = 49152,
+    MAPS_TEXT = 1 << 16,
     TYPE_SLOTS = 16384,
     MAX_TYPES = TYPE_SLOTS * 3 / 4,
     REJECTED_SLOTS = 8192,
@@ -160,6 +161,7 @@ static inline uint64_t word(const unsigned char *bytes, size_t offset) {
     memcpy(&value, bytes + offset, sizeof value);
     return value;
 }
+static inline uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint32_t half_word(const unsigned char *bytes, size_t offset) {
     uint32_t value;
     memcpy(&value, bytes + offset, sizeof value);

@@ -39,8 +39,6 @@ struct extent {
     bool is_active, is_retained, is_slab;
 };
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /// Returns the size of the blocks of a class: 8, multiples of 16 up to 128, then four sizes for each power of two.
 static uint64_t class_size(uint64_t index) {
     if (index <= 8) return index ? index * 16 : 8;

@@ -81,8 +81,6 @@ void heap_settle(plimsoll_census *heap) {
     heap->note_count = 0;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 uint64_t heap_unowned(const plimsoll_census *heap) {
     uint64_t bytes = 0;
     for (size_t slot = 0; slot < RAW_SLOTS; slot++) {

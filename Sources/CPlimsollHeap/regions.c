@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MAPS_TEXT = 1 << 16 };
-
 /// Parses a line of /proc/PID/maps (proc_pid_maps(5)): begin-end, four flags, offset, device, inode, path.
 static bool parse(const char *line, struct region *region, uint64_t *offset, const char **path) {
     char *rest;

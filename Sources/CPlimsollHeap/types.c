@@ -172,10 +172,7 @@ static struct plimsoll_census_type *lookup(plimsoll_census *heap, uint64_t metad
         *rejected = metadata;
         return NULL;
     }
-    if (heap->type_count == MAX_TYPES) {
-        heap->totals.untabled_objects++;
-        return NULL;
-    }
+    if (heap->type_count == MAX_TYPES) return NULL;
     heap->types[heap->type_count] = type;
     heap->type_slots[slot] = (uint16_t)(heap->type_count + 1);
     return &heap->types[heap->type_count++];

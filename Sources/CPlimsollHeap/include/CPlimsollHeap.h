@@ -72,10 +72,6 @@ struct plimsoll_census_totals {
     uint64_t free_bytes;
     /// Bytes that could not be read, or were skipped because the walk lost its way.
     uint64_t lost_bytes;
-    /// Number of times that the walk lost its way, because another thread changed the heap.
-    uint64_t resynchronizations;
-    /// Objects of types for which the table had no room.
-    uint64_t untabled_objects;
     /// Mappings of the process, and bytes of them that were read, those that were read twice counted twice.
     uint64_t mappings, read_bytes;
     uint64_t processor_nanoseconds;

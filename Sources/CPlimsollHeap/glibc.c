@@ -1,4 +1,4 @@
-// Ways to find the blocks of malloc.
+// Blocks of glibc's malloc, by their chunks.
 #include "internal.h"
 
 #ifdef PLIMSOLL_LINUX
@@ -18,8 +18,6 @@ enum {
     HEAP = 64 << 20,
     ARENA = 2200,
 };
-
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /// A free chunk need not carry the mark of its arena.
 static bool is_chunk(uint64_t size, uint64_t flags) {
@@ -44,7 +42,6 @@ static bool is_cached(plimsoll_census *heap, uint64_t block, uint64_t size, cons
 /// the last window was read.
 static uint64_t lost(plimsoll_census *heap, uint64_t from, uint64_t end, uint64_t flags) {
     uint64_t found = end;
-    heap->totals.resynchronizations++;
     for (uint64_t place = from + 16; found == end && place + HEADER < end; place += 16) {
         uint64_t at = place;
         int chunks = 0;
@@ -221,45 +218,6 @@ bool heap_learn_chunks(plimsoll_census *heap) {
     if (heap->key_votes) heap->cache_key = heap->key_candidate;
     // Under another malloc few words look like chunks.
     return heap->totals.unnamed_bytes / 10 > heap->totals.lost_bytes;
-}
-
-/// The bytes of an object, as far as its own fields tell.
-static uint64_t size_of(const struct plimsoll_census_type *type, const unsigned char *head) {
-    uint64_t capacity;
-    switch ((enum plimsoll_census_shape)type->shape) {
-    case PLIMSOLL_CENSUS_PLAIN: return type->instance_size ? type->instance_size : LEAST_CHUNK;
-    case PLIMSOLL_CENSUS_ARRAY: return 32 + least(word(head, 24) / 2, 1ull << 36) * type->stride;
-    case PLIMSOLL_CENSUS_STRING: return 32 + (word(head, 16) & 0xffffffffffff);
-    case PLIMSOLL_CENSUS_DICTIONARY:
-    case PLIMSOLL_CENSUS_SET:
-        // A bit for each bucket, then keys, then values.
-        capacity = 1ull << (head[32] & 31);
-        return (type->shape == PLIMSOLL_CENSUS_SET ? 56 : 64) + (capacity + 63) / 64 * 8 + capacity * ((uint64_t)type->stride + type->value_stride);
-    }
-    return 0;
-}
-
-void heap_scan(plimsoll_census *heap, visitor *visit) {
-    for (size_t index = 0; index < heap->region_count; index++) {
-        struct region region = heap->regions[index];
-        if (!region.is_anonymous || !region.is_readable || !region.is_writable) continue;
-        for (uint64_t place = region.begin; place + HEAD <= region.end;) {
-            const unsigned char *head = heap_peek(heap, place, HEAD);
-            if (heap->window.is_empty) {
-                // Most of a stack was never touched.
-                place = heap->window.end;
-                continue;
-            }
-            const struct plimsoll_census_type *type = heap_type_of(heap, head, 0);
-            uint64_t size = type ? size_of(type, head) : 0;
-            if (!type || size > region.end - place) {
-                place += 16;
-                continue;
-            }
-            visit(heap, place, size, head);
-            place += (size + 15) / 16 * 16;
-        }
-    }
 }
 
 #endif
