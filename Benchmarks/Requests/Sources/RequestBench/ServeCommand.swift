@@ -34,7 +34,7 @@ struct ServeCommand: AsyncParsableCommand {
         let thumbnails = PurgeableCache<String, [UInt8]>("thumbnails", cost: { $1.count + 96 })
         manager.register(thumbnails)
 
-        let router = Router()
+        let router = Router().addPlimsollRoutes(manager)
         if budgets != .none {
             router.add(middleware: MemoryBudgetMiddleware(limit: budgets == .limit ? .mebibytes(mebibytes) : nil))
         }
@@ -51,14 +51,16 @@ struct ServeCommand: AsyncParsableCommand {
             }
             return "\(parts.reduce(0) { $0 + $1.count })\n"
         }
-        router.get("/take/:mebibytes") { _, context in
+        router.get("/take/:mebibytes") { request, context in
             let count = try context.parameters.require("mebibytes", as: Int.self)
+            let seconds = request.uri.queryParameters.get("seconds", as: Int.self) ?? 0
             var taken: [[UInt8]] = []
             for _ in 0..<count {
                 try Task.checkCancellation()
                 taken.append([UInt8](repeating: 1, count: 1 << 20))
                 await Task.yield()
             }
+            try await Task.sleep(for: .seconds(seconds))
             return "\(taken.count)\n"
         }
         let application = Application(
