@@ -35,18 +35,24 @@ public struct MemoryBudgetMiddleware<Context: RequestContext>: RouterMiddleware 
     @concurrent public func handle(
         _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response
     ) async throws -> Response {
-        let budget = MemoryBudget(
-            limit: limit(request, context), name: "\(request.method) \(context.endpointPath ?? "unknown route")")
-        let scope = BudgetScope(budget), charged = Self.charged(request, budget)
+        let name = request.method.rawValue + " " + (context.endpointPath ?? "unknown route")
+        let budget = MemoryBudget(limit: limit(request, context), name: name)
+        let charged = Self.charged(request, budget)
         do {
             let response = try await withoutActuallyEscaping(next) { next in
                 // The task ends before this function does: nothing escapes, and one task at a time calls `next`.
                 nonisolated(unsafe) let next = next
                 return try await budget.run { try await next(charged, context) }
             }
-            return Self.metered(response, scope)
-        } catch let excess as MemoryBudgetExceeded where excess.name == budget.name {
-            scope.end()
+            // A body of known length was made by the handler.
+            guard response.body.contentLength == nil else {
+                budget.end()
+                return response
+            }
+            return Self.metered(response, BudgetScope(budget))
+        } catch {
+            budget.end()
+            guard let excess = error as? MemoryBudgetExceeded, excess.name == budget.name else { throw error }
             context.logger.warning("\(excess)")
             return answer(excess)
         }
@@ -64,11 +70,6 @@ public struct MemoryBudgetMiddleware<Context: RequestContext>: RouterMiddleware 
     /// Returns the response with a body that counts for the budget until the body is sent, or dropped because the
     /// client has gone.
     private static func metered(_ response: Response, _ scope: BudgetScope) -> Response {
-        // A body of known length was made by the handler.
-        guard response.body.contentLength == nil else {
-            scope.end()
-            return response
-        }
         let body = response.body
         return Response(
             status: response.status, headers: response.headers,

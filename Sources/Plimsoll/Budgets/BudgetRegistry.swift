@@ -3,8 +3,9 @@ import Synchronization
 
 /// The budgets of requests that run now.
 package final class BudgetRegistry: Sendable {
-    /// The list of the whole process, as the allocator is the whole process's.
-    package static let process = BudgetRegistry()
+    /// The list of the whole process, as the allocator is the whole process's. Never released, and no weak reference
+    /// leads here: every budget retains the registry, and an object with a side table is retained more slowly.
+    package static let process = BudgetRegistry(isWatched: false)
 
     /// Several lists, so that requests on several processors seldom wait for each other.
     private static let width = 16
@@ -17,9 +18,11 @@ package final class BudgetRegistry: Sendable {
         let budgets = Mutex<[MemoryBudget]>([])
     }
 
-    package init() {
+    package convenience init() { self.init(isWatched: true) }
+
+    private init(isWatched: Bool) {
         shards = (0..<Self.width).map { _ in Shard() }
-        BudgetWatch.shared.watch(self)
+        if isWatched { BudgetWatch.shared.watch(self) }
     }
 
     /// True if the allocator counts for budgets.

@@ -11,6 +11,7 @@ final class BudgetWatch: Sendable {
         weak var registry: BudgetRegistry?
     }
 
+    /// Those besides the process's.
     private let registries = Mutex<[Entry]>([])
     /// True once the thread runs. Relaxed: the exchange elects one thread that starts the watch.
     private let runs = Atomic<Bool>(false)
@@ -39,6 +40,7 @@ final class BudgetWatch: Sendable {
                 parker.park()
                 // Off the cooperative pool, as cancellation handlers may block (T7).
                 threads.run { [self] in
+                    BudgetRegistry.process.cancelMarked()
                     for registry in registries.withLock({ $0.compactMap(\.registry) }) { registry.cancelMarked() }
                 }
             }

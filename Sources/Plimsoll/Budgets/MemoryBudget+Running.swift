@@ -66,6 +66,8 @@ extension MemoryBudget {
         var task: RunningTask?
         /// True while there is work.
         var runs = false
+        /// True once the body of the task has returned.
+        var hasReturned = false
         var isCancelled = false
         /// True while a thread calls the task's `cancel()`.
         var isCancelling = false
@@ -92,6 +94,8 @@ extension MemoryBudget {
         let task = start(body)
         defer { finish(task) }
         do {
+            // Most requests never suspend. Their task has ended, and a handler of cancellation is not worth its cost.
+            if work.withLock(\.hasReturned) { return try await task.value }
             return try await withTaskCancellationHandler {
                 try await task.value
             } onCancel: {
@@ -107,17 +111,25 @@ extension MemoryBudget {
     private func start<Success: Sendable>(
         _ body: sending @escaping @isolated(any) () async throws -> Success
     ) -> Task<Success, any Error> {
-        let operation = { [self] () async throws -> Success in
+        // Sent to one task: the closure that starts the task runs once, here.
+        nonisolated(unsafe) let body = body
+        let operation: @Sendable @concurrent () async throws -> Success = { [self] in
             // The watch must know the task before the first statement of `body`.
             withUnsafeCurrentTask { begin($0.map(RunningTask.init)) }
             plimsoll_budget_settle(outer?.counters)
-            return try await Self.$place.withValue(BudgetPlace(self)) {
-                defer { settle() }
-                return try await body()
-            }
+            defer { leave() }
+            return try await body()
         }
-        if #available(macOS 26, *) { return Task.immediate(operation: operation) }
-        return Task(operation: operation)
+        // The task inherits the place.
+        return Self.$place.withValue(BudgetPlace(self)) {
+            if #available(macOS 26, *) { return Task.immediate(operation: operation) }
+            return Task(operation: operation)
+        }
+    }
+
+    private func leave() {
+        settle()
+        work.withLock { $0.hasReturned = true }
     }
 
     /// Runs `body` in place for the budget, as a part of a request that only `check()` can end.
@@ -179,6 +191,7 @@ extension MemoryBudget {
         work.withLock { work in
             work.task = nil
             work.runs = false
+            work.hasReturned = false
             if work.isCancelling { work.kept = task }
         }
     }
