@@ -91,7 +91,7 @@ struct OtherHeapTests {
         #expect(process.child.end(within: .seconds(60)) == .exited(0))
     }
 
-    /// Writes random words over one word of a thousand in all private memory, also over what malloc notes about it.
+    /// Writes other words over up to two of each page's 512 in all private memory, also over what malloc notes about it.
     private func scatter(over process: Int32, seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         let memory = open("/proc/\(process)/mem", O_RDWR | O_CLOEXEC)

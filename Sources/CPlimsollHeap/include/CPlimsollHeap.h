@@ -89,7 +89,8 @@ void plimsoll_census_close(plimsoll_census *heap);
 /// free: in the calling process from blocks that it frees, in another from the blocks that it has freed.
 bool plimsoll_census_has_chunks(plimsoll_census *heap);
 
-/// Returns true if jemalloc's tree of pages is found, and if that tree knows blocks of the calling process.
+/// Returns true if the process has a tree of jemalloc's pages that knows blocks made for a test, or, in another process,
+/// pages of large mappings. The tree is looked for once.
 bool plimsoll_census_has_tree(plimsoll_census *heap);
 
 /// Counts all blocks. Returns 0 or an errno. Allocates nothing, takes no lock. Not for two threads at a time.

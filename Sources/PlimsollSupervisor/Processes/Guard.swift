@@ -47,7 +47,7 @@ package final class Guard: Sendable {
     ///   - kept: descriptors that the guard keeps copies of until it has released all that it holds; at most
     ///     `PLIMSOLL_GUARD_MOST_KEPT`.
     ///   - patience: greatest time until an answer. Answers take microseconds; on a machine that swaps, up to this
-    ///     time.
+    ///     time. A pause of the whole machine counts as a tenth of a second.
     package init(keeping kept: [Int32] = [], patience: Duration = .seconds(1)) throws(GroupError) {
         self.kept = kept
         self.patience = Int32(clamping: Int64(patience / .milliseconds(1)))
