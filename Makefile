@@ -161,7 +161,7 @@ mutants: swift ## Decisions changed one at a time: which changes do no tests not
 # optimized and with internal names visible.
 SIMULATED := plimsoll_thread_start plimsoll_parker_make plimsoll_parker_free plimsoll_park plimsoll_unpark
 sim: swift ## Fleets of units and a supervisor on simulated threads and time: HOURS=20000 SEED=1
-	@PLIMSOLL_SIM=1 $(BUILD) -c release -Xswiftc -enable-testing --scratch-path .build-sim --product plimsoll-sim \
+	@PLIMSOLL_SIM=1 $(BUILD) -c release -Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=unchecked --scratch-path .build-sim --product plimsoll-sim \
 		$(foreach name,$(SIMULATED),-Xlinker --wrap=$(name)) >&2
 	@Tests/Simulation/run .build-sim/release/plimsoll-sim "$${HOURS:-20000}" "$${SEED:-1}"
 

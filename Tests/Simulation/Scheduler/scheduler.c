@@ -26,6 +26,9 @@ struct thread {
     struct parker *parker;
     int64_t until;
     const volatile uint32_t *lock;
+    /// Set for a wait that may last several periods, and the start of that wait.
+    const struct simulated_doze *doze;
+    int64_t dozing_since;
     void (*body)(void *);
     void *context;
     uint32_t id;
@@ -43,6 +46,8 @@ enum { MOST_THREADS = 4096, MOST_GROUPS = 1 << 16 };
 static struct thread *threads[MOST_THREADS];
 static int count;
 static bool frozen[MOST_GROUPS];
+/// The dozing thread of each group.
+static struct thread *dozing[MOST_GROUPS];
 static __thread struct thread *current;
 static int64_t now;
 static uint64_t chance, world_chance, switches, checksum;
@@ -124,36 +129,54 @@ static bool is_ready(const struct thread *thread) {
     return false;
 }
 
+/// Takes a group's thread out of its doze: the wait under way ends when a wait for one period would.
+static void end_doze(int group) {
+    struct thread *thread = dozing[group];
+    if (!thread) return;
+    dozing[group] = NULL;
+    int64_t period = thread->doze->period, waits = (now - thread->dozing_since) / period + 1;
+    int64_t until = thread->dozing_since + waits * period;
+    if (until < thread->until) thread->until = until;
+    int64_t left = thread->until - now;
+    thread->doze->roused(thread->doze->context, left > 0 ? left : 0);
+    thread->doze = NULL;
+}
+
 /// Returns a thread that may run, any of them. Without one, time passes until the first wait is over.
 static struct thread *choose(void) {
     static struct thread *ready[MOST_THREADS];
     // A thread needs a while, and now and then longer than others wait.
     now += 1000 + draw(&chance) % 4000;
     if (one_in(512)) now += draw(&chance) % 3000000;
-    for (;;) {
-        int found = 0;
-        int64_t first = INT64_MAX;
-        for (int i = 0; i < count; i++) {
-            struct thread *thread = threads[i];
-            if (is_ready(thread)) ready[found++] = thread;
-            else if (!frozen[thread->group] && thread->state == PARKED && thread->until < first) first = thread->until;
+    // Those that are ready now, and else those whose wait ends first.
+    int found = 0;
+    int64_t first = INT64_MAX;
+    for (int i = 0; i < count; i++) {
+        struct thread *thread = threads[i];
+        if (is_ready(thread)) {
+            if (first > now) (found = 0, first = now);
+            ready[found++] = thread;
+        } else if (thread->until <= first && thread->state == PARKED && first > now && !frozen[thread->group]) {
+            if (thread->until < first) (found = 0, first = thread->until);
+            if (first < INT64_MAX) ready[found++] = thread;
         }
-        if (found) return ready[draw(&chance) % found];
-        if (first == INT64_MAX) {
-            fputs("simulation: all threads wait for each other\n", stderr);
-            simulated_print_threads();
-            abort();
-        }
-        now = first;
     }
+    if (found == 0) {
+        fputs("simulation: all threads wait for each other\n", stderr);
+        simulated_print_threads();
+        abort();
+    }
+    now = first;
+    struct thread *chosen = ready[draw(&chance) % found];
+    end_doze(chosen->group);
+    return chosen;
 }
 
 /// Gives the turn to a thread that may run, which may be the current one.
 static void reschedule(void) {
     struct thread *self = current, *next = choose();
     switches++;
-    for (int i = 0; i < count; i++)
-        if (threads[i] == next) checksum = (checksum ^ (uint64_t)i ^ (uint64_t)now) * 0x100000001b3;
+    checksum = (checksum ^ next->id ^ (uint64_t)now) * 0x100000001b3;
     if (next != self) swap(&self->stack, next->stack, next->pointer);
 }
 
@@ -239,12 +262,18 @@ void __wrap_plimsoll_parker_free(struct parker *parker) { free(parker); }
 
 bool __wrap_plimsoll_park(struct parker *parker, int64_t nanoseconds) {
     if (parker->token) {
+        current->doze = NULL;
         parker->token = false;
         perhaps(4);
         return true;
     }
     current->parker = parker;
     current->until = nanoseconds < 0 ? INT64_MAX : now + nanoseconds;
+    if (current->doze) {
+        current->dozing_since = now;
+        current->until = now + current->doze->longest;
+        dozing[current->group] = current;
+    }
     current->state = PARKED;
     reschedule();
     current->state = READY;
@@ -260,11 +289,18 @@ void __wrap_plimsoll_unpark(struct parker *parker) {
 
 // MARK: Groups
 
-void simulated_freeze(int group) { frozen[group] = true; }
+void simulated_doze(const struct simulated_doze *doze) { current->doze = doze; }
+void simulated_rouse(int group) { end_doze(group); }
+
+void simulated_freeze(int group) {
+    end_doze(group);
+    frozen[group] = true;
+}
 void simulated_thaw(int group) { frozen[group] = false; }
 
 void simulated_kill(int group) {
     int left = 0;
+    dozing[group] = NULL;
     for (int i = 0; i < count; i++) {
         struct thread *thread = threads[i];
         if (thread->group != group || thread == current) threads[left++] = thread;

@@ -1,3 +1,4 @@
+import CSimulatedThreads
 import Plimsoll
 
 /// The memory of one unit, as its control group would count it.
@@ -16,8 +17,25 @@ final class SimulatedMemory: PressureSource, @unchecked Sendable {
     /// Running time of the unit.
     var running: () -> Duration = { .zero }
     private var timesAtLimit = 0
+    /// Level of the unit's manager.
+    var level: () -> PressureLevel = { .normal }
+    /// Called with the time until the pressure loop runs again, when that is not the time that the loop asked for.
+    var willRead: (Duration) -> Void = { _ in }
+    private let group: Int32
+    /// The last reading, the time since which all have found the same, and the wait that the loop then asked for.
+    private var last: State?, lastSince: Int64 = 0, lastPeriod: Int64 = 0, repeats = 0
+    private let doze = UnsafeMutablePointer<simulated_doze>.allocate(capacity: 1)
 
-    init(limit: Int) { self.limit = limit }
+    init(limit: Int, group: Int32) {
+        (self.limit, self.group) = (limit, group)
+        doze.initialize(
+            to: simulated_doze(
+                period: 0, longest: 0,
+                roused: { Unmanaged<SimulatedMemory>.fromOpaque($0!).takeUnretainedValue().willRead(.nanoseconds($1)) },
+                context: Unmanaged.passUnretained(self).toOpaque()))
+    }
+
+    deinit { doze.deallocate() }
 
     var usage: Int { base + file + caches.reduce(0) { $0 + $1.heldBytes } }
     var available: Int { limit - usage + file }
@@ -41,6 +59,7 @@ final class SimulatedMemory: PressureSource, @unchecked Sendable {
     func reclaim(_ bytes: Int) -> Int {
         let taken = min(bytes, file)
         file -= taken
+        simulated_rouse(group)
         return taken
     }
 
@@ -77,7 +96,34 @@ final class SimulatedMemory: PressureSource, @unchecked Sendable {
             stall: .init(some: .zero), events: .init(max: timesAtLimit))
     }
 
-    func wait(atMost limit: Duration) { loop.park(atMost: limit) }
+    /// Waits for the next reading. Most of what a fleet does in a day is to read the same again, near the margin every
+    /// two milliseconds. Once five readings have found the same, those that would find the same again are left out, for
+    /// twice as long as it has been the same. That is up to 28 s, as the assessor starts afresh after 30 s without a
+    /// reading. During a shortage the loop counts time as well, so there a turn is late by 100 ms at most, as on a busy
+    /// machine.
+    func wait(atMost limit: Duration) {
+        // In nanoseconds: to multiply a `Duration` would take longer than the rest.
+        let now = SimulatedThreads.now.inNanoseconds, period = limit.inNanoseconds, level = level()
+        let state = State(usage: usage, file: file, level: level)
+        if state != last || period > lastPeriod * 2 || period < lastPeriod / 2 {
+            (last, lastSince, lastPeriod, repeats) = (state, now, period, 0)
+        }
+        repeats += 1
+        let longest = min((now - lastSince) * 2, level == .normal ? 28_000_000_000 : 100_000_000)
+        if repeats > 5, period > 0, longest >= period * 2 {
+            doze.pointee.period = period
+            doze.pointee.longest = longest / period * period
+            willRead(.nanoseconds(doze.pointee.longest))
+            simulated_doze(doze)
+        }
+        if loop.park(atMost: limit) { last = nil }
+    }
+
+    /// What a reading finds.
+    private struct State: Equatable {
+        var usage: Int, file: Int, level: PressureLevel
+    }
+
     func wake() { loop.unpark() }
     func footprint() -> Footprint { Footprint(resident: ByteCount(usage - file), usage: ByteCount(usage)) }
     var rings: Bool { true }

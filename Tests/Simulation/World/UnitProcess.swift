@@ -35,7 +35,7 @@ final class UnitProcess: @unchecked Sendable {
     init(_ unit: SimulatedUnit, _ fleet: SimulatedFleet) {
         (self.unit, self.fleet) = (unit, fleet)
         group = fleet.newGroup()
-        let memory = SimulatedMemory(limit: unit.limit)
+        let memory = SimulatedMemory(limit: unit.limit, group: group)
         self.memory = memory
         var policy = PressurePolicy()
         if Dice.chance(0.2) { policy.ladder = policy.ladder.terminating(after: .seconds(30), grace: .seconds(5)) }
@@ -48,6 +48,8 @@ final class UnitProcess: @unchecked Sendable {
         orders = LinkOrders(manager) { [exits] grace in exits.stop(grace) }
         exits.process = self
         memory.running = { [manager] in manager.parts.alarms.heartbeat.running }
+        memory.level = { [manager] in manager.level }
+        memory.willRead = { [manager] next in _ = manager.parts.alarms.heartbeat.beat(.loop, next: next) }
         memory.whenExhausted = { [unowned self] in self.exhausted() }
         begin { [self] in main() }
     }
@@ -191,6 +193,7 @@ final class UnitProcess: @unchecked Sendable {
 
     /// The thread of the link to the supervisor.
     private func talk() {
+        var pause = Duration.seconds(1)
         while !isOver {
             let waiting = waiting
             self.waiting = []
@@ -198,8 +201,9 @@ final class UnitProcess: @unchecked Sendable {
             keepShare()
             tell()
             for done in waiting { done.resume() }
-            let isCalm = memory.truth == .normal && !fleet.isShort && unit.report.backgroundSince == nil
-            link.park(atMost: isCalm ? .seconds(120) : .seconds(1))
+            let isShort = memory.truth > .normal || fleet.isShort
+            let longest: Duration = isShort ? .seconds(4) : .seconds(unit.report.backgroundSince == nil ? 120 : 60)
+            pause = link.park(atMost: min(pause, longest)) ? .seconds(1) : min(pause * 2, longest)
         }
     }
 
@@ -324,6 +328,7 @@ final class UnitProcess: @unchecked Sendable {
 
     private func leaveAndComeBack() {
         guard wait({ try await self.lifecycle.enterBackground(cause: .operator) }) else { return }
+        link.unpark()
         for _ in 0..<Dice.roll(3) { work() }
         SimulatedThreads.sleep(Dice.after(mean: .seconds(20)))
         // Requests that overtake each other.

@@ -35,6 +35,22 @@ void simulated_thaw(int group);
 /// Ends all threads of a group wherever they are, as SIGKILL does. Their memory is lost.
 void simulated_kill(int group);
 
+/// A wait of a thread that would find nothing new after each period.
+struct simulated_doze {
+    /// Nanoseconds of a usual wait, and the most that one may last: a multiple.
+    int64_t period, longest;
+    /// Called before another thread of the group runs, with the time until the wait ends.
+    void (*roused)(void *context, int64_t nanoseconds);
+    void *context;
+};
+
+/// Lets the next wait of the calling thread last longer, as long as no other thread of the group runs. Then the wait
+/// ends where a usual one would have ended, so that only turns without news are left out. One thread of a group may
+/// doze. `doze` must live as long as the thread.
+void simulated_doze(const struct simulated_doze *doze);
+/// Ends the doze of a group whose thread would find something new.
+void simulated_rouse(int group);
+
 /// Number of times that another thread was chosen, and a checksum of all choices: equal for equal runs.
 uint64_t simulated_switches(void);
 uint64_t simulated_checksum(void);
