@@ -134,9 +134,11 @@ final class LinkOrders: Sendable {
         let isInBackground = current == .background || current == .notRunning && !lifecycle.reports.isEmpty
         let arrival = isInBackground ? lifecycle.arrival : nil
         let seen = state.withLock { state in
-            // In the foreground and on the way there, work goes on. Then a save is valid only for a moment.
+            // In the foreground work goes on, so a save is valid only for the answer to the supervisor's order. On the
+            // way there it is not valid at all: the message sent then must hold until the next one.
             let seen = state
             if arrival == nil { state.checkpoint = nil }
+            let isValid = arrival != nil || seen.isAwaited && !isInBackground
             let hasWorked = tasks > 0 || ended != state.ended
             state.ended = ended
             state.hasWorked = arrival != nil && (hasWorked || state.hasWorked)
@@ -145,7 +147,7 @@ final class LinkOrders: Sendable {
             if needsSave { state.isSavingAgain = true }
             state.isAwaited = false
             return (
-                checkpoint: seen.checkpoint, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave
+                checkpoint: isValid ? seen.checkpoint : nil, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave
             )
         }
         let worth = manager.worthOffer.map { [ChildMessage.worth($0)] } ?? []

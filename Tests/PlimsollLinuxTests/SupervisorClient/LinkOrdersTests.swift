@@ -11,7 +11,7 @@ import Testing
 /// What a link sees of its service, and says.
 @Suite struct LinkOrdersTests {
     @Test(arguments: [false, true])
-    func `C43 T33 a background task that ends between two polls has the rest saved before the report`(isOfScene: Bool) async throws {
+    func `C43 T33 a background task that ends between two polls has the rest saved before the report, until the service comes back`(isOfScene: Bool) async throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = manager.lifecycle, store = MemoryStateStore()
         let work = Mutex<UInt8>(0)
         lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
@@ -36,6 +36,14 @@ import Testing
         let last = orders.read()
         #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
         #expect(try store.read("state")?.last == 7)
+        // Found by the simulation, seed 34: a unit that came back was killed on the strength of that message.
+        let onTheWay = Mutex<[ChildMessage]>([])
+        let hook = lifecycle.onComingBack("link") { onTheWay.withLock { $0 = orders.read().messages } }
+        try await lifecycle.enterForeground(cause: .operator)
+        hook.cancel()
+        let back = onTheWay.withLock { $0 }
+        #expect(back.contains(.saved(false)) && back.contains(.state(.background)), "\(back)")
+        #expect(orders.read().messages.contains(.saved(false)))
     }
 
     @Test(arguments: [EAGAIN, ECONNREFUSED])

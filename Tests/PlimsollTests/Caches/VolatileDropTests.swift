@@ -14,7 +14,7 @@ import Testing
     static func value(_ key: UInt64, size: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: key), count: size)
         bytes.withUnsafeMutableBytes { bytes in
-            for position in stride(from: 0, to: size & ~7, by: 8) {
+            for position in stride(from: 0, to: size & ~7, by: 64) {
                 bytes.storeBytes(of: (key &+ UInt64(position)) &* 0x9E37_79B9_7F4A_7C15, toByteOffset: position, as: UInt64.self)
             }
         }

@@ -105,7 +105,8 @@ import Testing
         let bytes = 20_000 * 100, curve = curve(requests, upTo: bytes, meanCost: 100) { _ in 100 }
         #expect(curve.isReliable && curve.points.count == CurveMeter.sizes.count)
         var errors: [Double] = []
-        for point in curve.points {
+        // Every other size: a cache of each is filled.
+        for point in curve.points.enumerated().filter({ $0.offset % 2 == 0 }).map(\.element) {
             let real = misses(requests, bytes: point.bytes) { _ in 100 }
             errors.append(abs(point.misses / curve.requests - real) * 100)
         }
