@@ -24,7 +24,7 @@ REQUEST_BENCH := Benchmarks/Requests/.build/release/request-bench
 
 .PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end \
 	bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle \
-	packages ecosystem-bundle platforms inert sanitize histories mutants sim fuzz allocators ecosystem vm vm-peers check \
+	packages ecosystem-bundle platforms inert sanitize histories mutants sim fuzz soak allocators ecosystem vm vm-peers check \
 	contracts format bench bench-peers bench-hit-ratio bench-worth bench-adoption bench-hostile bench-evidence bench-requests bench-micro container-programs \
 	bench-report bench-setup cache-bench stress docs clean
 
@@ -82,13 +82,16 @@ built = $(if $(BUILT),,$(1))
 
 quick: swift ## The tests of the core, built without any other package: three minutes when cold
 	PLIMSOLL_CORE=1 $(BUILD) --build-tests --scratch-path .build-quick
-	Tests/tally --part quick env NO_COLOR=1 .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing
+	Tests/tally --part quick env $(WIDTH) .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing
 
 bundle: swift
 	$(BUILD) --build-tests $(FLAGS)
 
 # The bundle runs by itself: `swift test` holds a lock on the build directory, so that two would run one after another.
-BUNDLE := env NO_COLOR=1 .build/debug/plimsollPackageTests.xctest --testing-library swift-testing
+# With all tests at once, those that start a process come to wait for it late, and Swift Testing polls for it meanwhile:
+# a fifth of the processor time.
+WIDTH := NO_COLOR=1 SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=16
+BUNDLE := env $(WIDTH) .build/debug/plimsollPackageTests.xctest --testing-library swift-testing
 unit: $(call built,bundle)
 	Tests/tally --part unit $(BUNDLE) --skip PlimsollSupervisorTests
 
@@ -181,6 +184,13 @@ allocators: swift ## Who owns malloc, in every way of linking and starting a pro
 vm: setup $(call built,bundle) $(if $(ALL),container-programs) ## The tests on a real cgroup v2 system under software emulation; ALL=1: all situations
 	@if reason=$$($(VM)/vm-run --check 2>&1); then Tests/tally --part vm $(VM)/suite; \
 	else Tests/tally --skip vm $$($(VM)/suite --count) "$$reason"; fi
+
+# A supervisor and four services within 256 MiB and some swap: a shortage every few minutes, a new units file each minute.
+soak: setup $(RELEASE) ## A supervisor for hours in the virtual machine: what keeps growing? MINUTES=120
+	@mkdir -p out/soak; if reason=$$($(VM)/vm-run --check 2>&1); then \
+		$(VM)/vm-run --mem 1G --zram 128M --parent-max 256M --timeout $$(($${MINUTES:-120} * 60 + 600)) --pull /tmp/out:out/soak \
+			--add $(VM)/soak --add $(RELEASE) -- soak "$${MINUTES:-120}"; \
+	elif [ "$(REQUIRE)" = 1 ]; then echo "$$reason"; exit 1; else echo "skipped: $$reason"; fi
 
 # As docs/operations/Dockerfile builds them.
 container-programs: swift
