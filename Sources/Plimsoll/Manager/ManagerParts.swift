@@ -220,7 +220,7 @@ package final class SceneTasks: Sendable {
     package func make() -> BackgroundTaskRegistry {
         let tasks = BackgroundTaskRegistry(
             time: time, alarms: alarms, threads: threads, limits: process.limits, handovers: process.handovers,
-            width: 4)
+            notice: process.notice, width: 4)
         entries.withLock { entries in
             entries.removeAll { $0.tasks == nil }
             entries.append(Entry(tasks: tasks))

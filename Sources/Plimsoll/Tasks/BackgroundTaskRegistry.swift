@@ -42,6 +42,7 @@ package final class BackgroundTaskRegistry: Sendable {
     /// portions.
     private let room: Atomic<Int>
     let handovers: HandoverStore
+    let notice: WorkNotice
     // Released on store and acquired on load, so that a thread that reads true also finds the carrier.
     private let carries = Atomic<Bool>(false)
     private let carrier = AtomicLazyReference<ContextCarrier>()
@@ -50,14 +51,16 @@ package final class BackgroundTaskRegistry: Sendable {
 
     /// - Parameters:
     ///   - handovers: destination of handed-over work; for scenes, that of the process.
+    ///   - notice: the notice to a supervisor's link; for scenes, that of the process.
     ///   - width: number of threads that may begin tasks without contention; a power of two.
     init(
         time: Timekeeper, alarms: Alarms, threads: HandlerThreads, limits: Limits = Limits(),
-        handovers: HandoverStore? = nil, width: Int = 16
+        handovers: HandoverStore? = nil, notice: WorkNotice = WorkNotice(), width: Int = 16
     ) {
         self.time = time
         self.alarms = alarms
         self.threads = threads
+        self.notice = notice
         currentLimits = Mutex(limits)
         self.handovers = handovers ?? HandoverStore(wall: time.wall)
         room = Atomic(limits.capacity)
@@ -105,6 +108,8 @@ package final class BackgroundTaskRegistry: Sendable {
             record.refusal = refusal
             record.enter(.ended)
             record.handler = nil
+        } else {
+            notice.workBegins()
         }
         return BackgroundTask(record)
     }

@@ -19,8 +19,8 @@ final class LinkLoop: Sendable {
         var granted: ChildMessage?
         /// True if the manager requests to be frozen, and the request was not sent yet.
         var wantsSuspension = false
-        /// Tasks to resume once the supervisor has been sent the present state.
-        var waiting: [CheckedContinuation<Void, Never>] = []
+        /// Calls to make once the supervisor has been sent the present state.
+        var waiting: [@Sendable () -> Void] = []
     }
 
     /// Wake-up that ends a wait, because there is a message to send.
@@ -82,13 +82,25 @@ final class LinkLoop: Sendable {
     /// in the latter case the loop sends later. Never waits for the supervisor.
     func sendNow() async {
         await withCheckedContinuation { done in
-            let isTaken = state.withLock { state in
-                guard !state.isStopped, state.status.isConnected else { return false }
-                state.waiting.append(done)
-                return true
-            }
-            if isTaken { wakeup.ring() } else { done.resume() }
+            if !sendNow({ done.resume() }) { done.resume() }
         }
+    }
+
+    /// As above, and blocks the calling thread meanwhile, for at most a second.
+    func sendNowBlocking() {
+        let isSent = Parker()
+        if sendNow({ isSent.unpark() }) { isSent.park(atMost: .seconds(1)) }
+    }
+
+    /// Returns false if there is no connection; `done` is not called then.
+    private func sendNow(_ done: @escaping @Sendable () -> Void) -> Bool {
+        let isTaken = state.withLock { state in
+            guard !state.isStopped, state.status.isConnected else { return false }
+            state.waiting.append(done)
+            return true
+        }
+        if isTaken { wakeup.ring() }
+        return isTaken
     }
 
     var isStopped: Bool { state.withLock { $0.isStopped } }
@@ -115,7 +127,7 @@ final class LinkLoop: Sendable {
             return (state.questions.compactMap(\.answer) + state.awaited.values.compactMap(\.answer), state.waiting)
         }
         for answer in unanswered { answer.resume(returning: false) }
-        for done in waiting { done.resume() }
+        for done in waiting { done() }
         orders.lostSupervisor()
     }
 
@@ -152,7 +164,7 @@ final class LinkLoop: Sendable {
     private func send(_ stream: inout LineStream, _ diff: inout LinkStateDiff) {
         // Only tasks that came before the state is read. They resume even if the supervisor does not read.
         let waiting = state.withLock { exchange(&$0.waiting, []) }
-        defer { for done in waiting { done.resume() } }
+        defer { for done in waiting { done() } }
         guard stream.flush() else { return }
         let snapshot = orders.read()
         if snapshot.needsSave { orders.saveAgain { [wakeup] in wakeup.ring() } }

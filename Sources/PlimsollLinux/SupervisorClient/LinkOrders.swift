@@ -129,6 +129,8 @@ final class LinkOrders: Sendable {
     /// for the state.
     func read() -> Snapshot {
         let lifecycle = manager.lifecycle
+        // Before the tasks are counted: one that is not counted is told to the link as it begins.
+        manager.workNotice.arm(true)
         let (tasks, until) = work(), ended = manager.endedTasks
         let current = lifecycle.state
         let isInBackground = current == .background || current == .notRunning && !lifecycle.reports.isEmpty
@@ -150,6 +152,8 @@ final class LinkOrders: Sendable {
                 checkpoint: isValid ? seen.checkpoint : nil, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave
             )
         }
+        let isSaved = !seen.hasWorked && (seen.checkpoint ?? arrival ?? false)
+        if !isSaved { manager.workNotice.arm(false) }
         let worth = manager.worthOffer.map { [ChildMessage.worth($0)] } ?? []
         let messages: [ChildMessage] =
             worth + [
@@ -157,7 +161,7 @@ final class LinkOrders: Sendable {
                 .caches(
                     held: ByteCount(manager.heldBytes()),
                     reclaimable: ByteCount(manager.heldBytes(in: .all.upTo(.expensive)))),
-                .saved(!seen.hasWorked && (seen.checkpoint ?? arrival ?? false)),
+                .saved(isSaved),
                 .locks(!lifecycle.exclusive.held.isEmpty),
                 .state(
                     !isInBackground ? .foreground : arrival == nil || seen.hasWorked ? .background : .suspendedReady),

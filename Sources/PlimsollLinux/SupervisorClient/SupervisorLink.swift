@@ -37,6 +37,7 @@ public final class SupervisorLink: Sendable {
     private let loop: LinkLoop
     private let transitions: Task<Void, Never>
     private let comingBack: Registration
+    private let work: Registration
     private let suspension: Registration
 
     /// Connects `manager` with the supervisor that `$PLIMSOLL_SUPERVISOR` names.
@@ -76,10 +77,13 @@ public final class SupervisorLink: Sendable {
         // `saved` must be retracted before the service accepts new work. A service frozen a moment later is killed on
         // the strength of that message.
         comingBack = manager.lifecycle.onComingBack("supervisor link") { await loop.sendNow() }
+        // For the same reason: a background task that begins after that message.
+        work = manager.onWork { loop.sendNowBlocking() }
         suspension = manager.onSuspensionRequest { loop.requestSuspension() }
         guard Thread.start("plimsoll-link", { loop.run() }) else {
             transitions.cancel()
             comingBack.cancel()
+            work.cancel()
             suspension.cancel()
             throw SupervisorLinkError(
                 "cannot start a thread for the supervisor's link; check the limit of processes (pids.max, RLIMIT_NPROC)"
@@ -95,6 +99,7 @@ public final class SupervisorLink: Sendable {
         // First: resumes tasks whose life cycle step waits for the link.
         loop.stop()
         comingBack.cancel()
+        work.cancel()
         suspension.cancel()
     }
 

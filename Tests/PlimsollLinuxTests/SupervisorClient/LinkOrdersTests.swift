@@ -36,6 +36,20 @@ import Testing
         let last = orders.read()
         #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
         #expect(try store.read("state")?.last == 7)
+        // Found by the simulation, seed 313: a task that began and ended between two polls changed what was saved.
+        let atBegin = Mutex<[ChildMessage]>([])
+        let begins = manager.onWork { atBegin.withLock { $0 = orders.read().messages } }
+        let next =
+            isOfScene
+            ? scene.beginBackgroundTask("next", onExpiration: { _, _ in }) : manager.beginBackgroundTask("next", onExpiration: { _, _ in })
+        let told = atBegin.withLock { exchange(&$0, []) }
+        #expect(told.contains(.saved(false)) && told.contains { if case .tasks(1, _) = $0 { true } else { false } }, "\(told)")
+        next.end()
+        #expect(orders.read().needsSave)
+        isDone.withLock { $0 = false }
+        orders.saveAgain { isDone.withLock { $0 = true } }
+        await until("it is saved again") { isDone.withLock { $0 } }
+        #expect(orders.read().messages.contains(.saved(true)))
         // Found by the simulation, seed 34: a unit that came back was killed on the strength of that message.
         let onTheWay = Mutex<[ChildMessage]>([])
         let hook = lifecycle.onComingBack("link") { onTheWay.withLock { $0 = orders.read().messages } }
@@ -44,6 +58,10 @@ import Testing
         let back = onTheWay.withLock { $0 }
         #expect(back.contains(.saved(false)) && back.contains(.state(.background)), "\(back)")
         #expect(orders.read().messages.contains(.saved(false)))
+        // In the foreground nothing is saved, so no task has to say so.
+        manager.beginBackgroundTask("usual", onExpiration: { _, _ in }).end()
+        #expect(atBegin.withLock { $0.isEmpty })
+        begins.cancel()
     }
 
     @Test(arguments: [EAGAIN, ECONNREFUSED])

@@ -157,6 +157,23 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
+    @Test func `C43 K33 T33 a report of saved state is taken back before a background task can change that state`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
+        try await manager.lifecycle.launch()
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(await supervisor.send(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
+        #expect(supervisor.received.contains(.saved(true)))
+        supervisor.received = []
+        let task = manager.beginBackgroundTask("flush", onExpiration: { _, _ in })
+        // The message is there by now: the next poll would come a second later.
+        var file = pollfd(fd: supervisor.server.file, events: Int16(POLLIN), revents: 0)
+        #expect(poll(&file, 1, 0) == 1)
+        #expect(await supervisor.waits(for: .saved(false)))
+        task.end()
+        withExtendedLifetime(link) {}
+    }
+
     @Test func `a supervisor learns what memory is worth to a service, whose share ends with the link`() async throws {
         let supervisor = try Supervisor(directory)
         let manager = ResourceManager(source: ScriptedPressureSource(), policy: PressurePolicy(division: .byWorth))

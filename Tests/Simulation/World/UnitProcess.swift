@@ -108,6 +108,12 @@ final class UnitProcess: @unchecked Sendable {
                 link.unpark()
             }
         }
+        let work = manager.onWork { [self] in
+            let isTold = Parker()
+            begins.append(isTold)
+            link.unpark()
+            isTold.park(atMost: .seconds(1))
+        }
         running = Task { try await manager.run() }
         begin { [self] in talk() }
         begin { [self] in serve() }
@@ -119,6 +125,7 @@ final class UnitProcess: @unchecked Sendable {
         end.park()
         isEnding = true
         comingBack.cancel()
+        work.cancel()
         suspension.cancel()
         checkEnd()
         isOver = true
@@ -183,6 +190,8 @@ final class UnitProcess: @unchecked Sendable {
     private var inbox: [SupervisorMessage] = []
     /// Steps out of the background that wait until the supervisor knows.
     private var waiting: [CheckedContinuation<Void, Never>] = []
+    /// Threads that begin a background task, and wait likewise.
+    private var begins: [Parker] = []
 
     /// Ends the process in good order.
     func stop(within grace: Duration) {
@@ -195,12 +204,13 @@ final class UnitProcess: @unchecked Sendable {
     private func talk() {
         var pause = Duration.seconds(1)
         while !isOver {
-            let waiting = waiting
-            self.waiting = []
+            let waiting = waiting, begins = begins
+            (self.waiting, self.begins) = ([], [])
             while !inbox.isEmpty { orders.obey(inbox.removeFirst()) { [link] in link.unpark() } }
             keepShare()
             tell()
             for done in waiting { done.resume() }
+            for isTold in begins { isTold.unpark() }
             let isShort = memory.truth > .normal || fleet.isShort
             let longest: Duration = isShort ? .seconds(4) : .seconds(unit.report.backgroundSince == nil ? 120 : 60)
             pause = link.park(atMost: min(pause, longest)) ? .seconds(1) : min(pause * 2, longest)
