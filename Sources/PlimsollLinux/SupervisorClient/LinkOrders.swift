@@ -149,7 +149,8 @@ final class LinkOrders: Sendable {
             if needsSave { state.isSavingAgain = true }
             state.isAwaited = false
             return (
-                checkpoint: isValid ? seen.checkpoint : nil, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave
+                checkpoint: isValid ? seen.checkpoint : nil, isAwaited: seen.isAwaited, hasWorked: state.hasWorked,
+                needsSave: needsSave
             )
         }
         let isSaved = !seen.hasWorked && (seen.checkpoint ?? arrival ?? false)

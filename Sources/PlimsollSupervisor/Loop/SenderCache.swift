@@ -33,6 +33,8 @@ final class SenderCache {
     static let lifetime = Duration.seconds(1)
     /// Number of lookups so far.
     private(set) var lookups = 0
+    /// Number of cached processes.
+    var count: Int { entries.count }
     private var entries: [Int32: Entry] = [:]
 
     /// Returns the cached entry of `process`, or the result of `find`.
@@ -55,6 +57,8 @@ final class SenderCache {
         let descriptor = plimsoll_pidfd_open(process)
         let sender = find()
         if descriptor >= 0 {
+            // Those of ended processes would keep their descriptors.
+            entries = entries.filter { now >= $0.value.at && now - $0.value.at < Self.lifetime }
             if entries.count >= Self.most { entries.removeAll(keepingCapacity: true) }
             entries[process] = Entry(descriptor, sender, now)
         }

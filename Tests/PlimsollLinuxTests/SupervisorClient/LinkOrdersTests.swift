@@ -11,7 +11,9 @@ import Testing
 /// What a link sees of its service, and says.
 @Suite struct LinkOrdersTests {
     @Test(arguments: [false, true])
-    func `C43 T33 a background task that ends between two polls has the rest saved before the report, until the service comes back`(isOfScene: Bool) async throws {
+    func `C43 T33 a background task that ends between two polls has the rest saved before the report, until the service comes back`(isOfScene: Bool)
+        async throws
+    {
         let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = manager.lifecycle, store = MemoryStateStore()
         let work = Mutex<UInt8>(0)
         lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })

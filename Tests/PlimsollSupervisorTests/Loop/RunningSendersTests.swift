@@ -282,4 +282,18 @@ struct RunningSendersTests {
         // Once a stranger, it may have become a unit's.
         #expect(send(isKnown: true, at: .milliseconds(2500)) == 7 && finds == 5)
     }
+
+    /// Found by `make soak`: the supervisor kept a descriptor for each of the last 128 processes that had ended.
+    @Test func `processes that have sent nothing for a while cost no descriptors`() throws {
+        let cache = SenderCache()
+        let children = try (0..<3).map { _ in try Workbench.shell("exec sleep 1000", in: nil).child }
+        for (second, child) in children.enumerated() {
+            _ = cache.sender(child.pid, as: 0, isKnown: true, at: .seconds(2 * second)) { .init(run: 7, users: [0]) }
+            #expect(cache.count == 1)
+        }
+        for child in children {
+            child.signal(SIGKILL)
+            child.waitForEnd()
+        }
+    }
 }
