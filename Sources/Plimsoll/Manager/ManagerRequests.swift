@@ -103,4 +103,10 @@ extension ResourceManager {
     package func onSuspensionRequest(_ ask: @escaping @Sendable () -> String?) -> Registration {
         parts.suspension.connect(ask)
     }
+
+    /// The notice that background work begins, of the process and of scenes.
+    package var workNotice: WorkNotice { parts.tasks.notice }
+
+    /// Registers the hook of a supervisor's link, which is called while the notice is armed.
+    package func onWork(_ tell: @escaping @Sendable () -> Void) -> Registration { workNotice.connect(tell) }
 }

@@ -34,11 +34,3 @@ package final class WorkNotice: Sendable {
         link.withLock { $0.tell }?()
     }
 }
-
-extension ResourceManager {
-    /// The notice that background work begins, of the process and of scenes.
-    package var workNotice: WorkNotice { parts.tasks.notice }
-
-    /// Registers the hook of a supervisor's link, which is called while the notice is armed.
-    package func onWork(_ tell: @escaping @Sendable () -> Void) -> Registration { workNotice.connect(tell) }
-}
