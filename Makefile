@@ -88,8 +88,8 @@ bundle: swift
 	$(BUILD) --build-tests $(FLAGS)
 
 # The bundle runs by itself: `swift test` holds a lock on the build directory, so that two would run one after another.
-# With all tests at once, those that start a process come to wait for it late, and Swift Testing polls for it meanwhile:
-# a fifth of the processor time.
+# With all tests at once, those that start a process come to wait for it late, and Swift Testing polls meanwhile. With
+# 16 at a time the run takes a fifth less processor time.
 WIDTH := NO_COLOR=1 SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=16
 BUNDLE := env $(WIDTH) .build/debug/plimsollPackageTests.xctest --testing-library swift-testing
 unit: $(call built,bundle)
@@ -161,10 +161,11 @@ mutants: swift ## Decisions changed one at a time: which changes do no tests not
 	@mkdir -p out; Tests/Mutation/.build/release/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1}
 
 # The library on simulated threads: its thread functions are replaced when the program is linked. In a build of its own,
-# optimized and with internal names visible.
+# optimized, without checks of exclusive access, and with internal names visible.
 SIMULATED := plimsoll_thread_start plimsoll_parker_make plimsoll_parker_free plimsoll_park plimsoll_unpark
 sim: swift ## Fleets of units and a supervisor on simulated threads and time: HOURS=20000 SEED=1
-	@PLIMSOLL_SIM=1 $(BUILD) -c release -Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=unchecked --scratch-path .build-sim --product plimsoll-sim \
+	@PLIMSOLL_SIM=1 $(BUILD) -c release -Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=unchecked \
+		--scratch-path .build-sim --product plimsoll-sim \
 		$(foreach name,$(SIMULATED),-Xlinker --wrap=$(name)) >&2
 	@Tests/Simulation/run .build-sim/release/plimsoll-sim "$${HOURS:-20000}" "$${SEED:-1}"
 

@@ -119,7 +119,7 @@ final class SimulatedMemory: PressureSource, @unchecked Sendable {
         if loop.park(atMost: limit) { last = nil }
     }
 
-    /// What a reading finds.
+    /// The values that a reading finds.
     private struct State: Equatable {
         var usage: Int, file: Int, level: PressureLevel
     }
