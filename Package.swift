@@ -255,9 +255,11 @@ let package = Package(
 
         // Waiting without a spin, for every test target.
         .target(
-            name: "TestSupport", dependencies: ["Plimsoll", "PlimsollLifecycle", "PlimsollTesting"],
+            name: "TestSupport",
+            dependencies: ["Plimsoll", "PlimsollLifecycle", "PlimsollTesting", "CThreadSanitizer"],
             path: "Tests/TestSupport", swiftSettings: rules),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
+        .target(name: "CThreadSanitizer", path: "Tests/CThreadSanitizer"),
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .target(name: "CSystemCallFaults", path: "Tests/CSystemCallFaults"),
         .testTarget(
@@ -351,7 +353,7 @@ if Context.environment["PLIMSOLL_CORE"] == "1" {
     let core: Set = [
         "Plimsoll", "CPlimsollMemory", "CPlimsollProcess", "PlimsollLifecycle", "PlimsollLinux", "CPlimsollLinux",
         "PlimsollFoundation", "PlimsollFoundationNetworking", "PlimsollTesting",
-        "TestSupport", "CAllocationCounter", "CSystemCallKiller",
+        "TestSupport", "CAllocationCounter", "CThreadSanitizer", "CSystemCallKiller",
         "PlimsollTests", "PlimsollLifecycleTests", "PlimsollFoundationTests", "PlimsollLinuxTests",
     ]
     package.dependencies = []

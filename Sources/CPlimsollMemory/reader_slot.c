@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "kernel.h"
@@ -15,16 +16,17 @@
 
 _Thread_local void *plimsoll_thread_reader_slot;
 
-// One for the process: the first `leave` is used for all threads.
+// One for the process.
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_error;
-static void (*leave_slot)(void *);
+// Relaxed: every thread stores the same function, and one that leaves has stored it itself.
+static void (*_Atomic leave_slot)(void *);
 
 static void leave(void *slot) {
     // Other destructors may still look something up, and then take another slot.
     plimsoll_thread_reader_slot = NULL;
-    leave_slot(slot);
+    atomic_load_explicit(&leave_slot, memory_order_relaxed)(slot);
 }
 
 // The slots' memory is wiped in a forked child, where another thread may be given the same slot. So the one thread that
@@ -41,7 +43,7 @@ static void make_key(void) {
 }
 
 int plimsoll_take_reader_slot(void *slot, void (*leave)(void *)) {
-    leave_slot = leave;
+    atomic_store_explicit(&leave_slot, leave, memory_order_relaxed);
     pthread_once(&once, make_key);
     int error = key_error ? key_error : pthread_setspecific(key, slot);
     if (!error) plimsoll_thread_reader_slot = slot;

@@ -10,6 +10,9 @@ let rules: [SwiftSetting] = [
     .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
 ]
 
+// HTTP/2 for gRPC comes with X.509 and a second BoringSSL, a quarter of the build.
+let hasHTTP2 = Context.environment["PLIMSOLL_ALL"] == "1"
+
 func plimsoll(_ name: String) -> Target.Dependency { .product(name: name, package: "plimsoll") }
 
 let package = Package(
@@ -18,7 +21,6 @@ let package = Package(
         .package(name: "plimsoll", path: "../..", traits: ["Hummingbird", "GRPC", "AsyncHTTPClient", "GRDB", "PostgreSQL", "Spill", "Tracing"]),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
         .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
-        .package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
@@ -29,7 +31,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
-    ],
+    ] + (hasHTTP2 ? [.package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2")] : []),
     targets: [
         .executableTarget(
             name: "WebDemo",
@@ -97,9 +99,9 @@ let package = Package(
                 plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollService"), plimsoll("PlimsollGRPC"),
                 plimsoll("PlimsollTesting"),
                 .product(name: "GRPCCore", package: "grpc-swift-2"), .product(name: "GRPCInProcessTransport", package: "grpc-swift-2"),
-                .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"), "TestServers",
-            ],
-            swiftSettings: rules),
+                "TestServers",
+            ] + (hasHTTP2 ? [.product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport")] : []),
+            swiftSettings: rules + (hasHTTP2 ? [.define("HTTP2")] : [])),
         .testTarget(
             name: "DatabaseTests",
             dependencies: [

@@ -1,9 +1,12 @@
 import GRPCCore
 import GRPCInProcessTransport
-import GRPCNIOTransportHTTP2Posix
 import Synchronization
 import TestServers
 import Testing
+
+#if HTTP2
+import GRPCNIOTransportHTTP2Posix
+#endif
 
 /// Messages that are bytes, so that no test needs protobuf.
 struct Bytes: MessageSerializer, MessageDeserializer {
@@ -99,9 +102,12 @@ struct Caller: Sendable {
     }
 }
 
-/// Calls within the process, and over a socket of loopback.
+/// Calls within the process, and, in `make test-all`, over a socket of loopback.
 enum Way: CaseIterable, Sendable {
-    case inProcess, socket
+    case inProcess
+    #if HTTP2
+    case socket
+    #endif
 
     /// Runs `body` with a client of a server that has those interceptors.
     func serving(
@@ -114,6 +120,7 @@ enum Way: CaseIterable, Sendable {
             try await withGRPCServer(transport: transport.server, services: [shop], interceptors: interceptors) { _ in
                 try await withGRPCClient(transport: transport.client) { client in try await body(Caller(client)) }
             }
+        #if HTTP2
         case .socket:
             let transport = HTTP2ServerTransport.Posix(address: .ipv4(host: "127.0.0.1", port: 0), transportSecurity: .plaintext)
             try await withGRPCServer(transport: transport, services: [shop], interceptors: interceptors) { server in
@@ -121,6 +128,7 @@ enum Way: CaseIterable, Sendable {
                 let client = try HTTP2ClientTransport.Posix(target: .ipv4(address: "127.0.0.1", port: port), transportSecurity: .plaintext)
                 try await withGRPCClient(transport: client) { client in try await body(Caller(client)) }
             }
+        #endif
         }
     }
 }

@@ -142,6 +142,7 @@ import Testing
         #expect(shedder.statistics.refused == 0)
     }
 
+    #if HTTP2
     @Test func `a call of a client that is gone ends with the handler`() async throws {
         let shedder = shedder(limit: 1), received = Count()
         let export: Shop.Handler = { _, context in
@@ -158,6 +159,7 @@ import Testing
             await until("the end of the call") { shedder.statistics.running == 0 }
         }
     }
+    #endif
 
     @Test(arguments: Way.allCases) func `a call without room waits, and is served once memory is plentiful`(way: Way) async throws {
         let shedder = shedder(patience: .seconds(600))
@@ -172,6 +174,7 @@ import Testing
         #expect(shedder.statistics.refused == 0 && shedder.statistics.waiting == 0)
     }
 
+    #if HTTP2
     @Test func `a call that is cancelled while it waits never reaches the handler`() async throws {
         let shedder = shedder(patience: .seconds(600)), handled = Count(), witness = Witness()
         shedder.quiesce(to: .quarter)
@@ -192,6 +195,7 @@ import Testing
             #expect(await caller.outcome("shop.Orders/Export") == "served")
         }
     }
+    #endif
 
     @Test func `a handler that throws a refusal refuses the call`() async throws {
         let shedder = shedder(retryAfter: 7...7)

@@ -1,0 +1,1 @@
+// Nothing to call: the functions of mutex.c replace some of libswiftSynchronization's when a program is linked.
