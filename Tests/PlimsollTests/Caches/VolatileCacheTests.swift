@@ -258,6 +258,18 @@ import Testing
         #expect(eternal.insert(1, forKey: 1) && eternal.value(forKey: 1) == 1)
     }
 
+    @Test func `a purge by tag gives back the segments of which nothing is left, and keeps the others' items`() {
+        let cache = VolatileCache<Int, [UInt8]>("tagged", isVolatile: false, time: .running)
+        for key in 0..<3000 {
+            cache.insert([UInt8](repeating: 1, count: 2000), forKey: key, tags: [key % 500 == 0 ? "kept" : "gone"])
+        }
+        let before = cache.heldBytes
+        #expect(cache.purge(tag: "gone") == 2994)
+        #expect((0..<3000).filter { cache.value(forKey: $0) != nil } == [0, 500, 1000, 1500, 2000, 2500])
+        // The open segments stay.
+        #expect(cache.purge(tag: "kept") == 6 && cache.heldBytes <= before / 2)
+    }
+
     @Test func `a purged tag removes all tagged entries together`() {
         let cache = VolatileCache<Int, [UInt8]>("tagged")
         for key in 0..<3000 { cache.insert([UInt8](repeating: 1, count: 2000), forKey: key, tags: ["tenant-\(key % 3)", "all"]) }

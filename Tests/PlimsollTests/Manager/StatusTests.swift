@@ -93,6 +93,23 @@ import Testing
         }
     }
 
+    @Test func `releases are summed, by duration as well, and a rise of memory meanwhile takes nothing from the falls`() {
+        var sums = ManagerCounts.Releases()
+        var report = ActionReport(eventID: 1, action: .suspend, level: .warning, evidence: [], began: .zero)
+        (report.asked, report.released, report.releasedVolatile, report.taken) = (.mebibytes(8), .mebibytes(4), .mebibytes(2), .mebibytes(1))
+        for (took, resident, usage) in [(1, 3, 5), (5, -3, -5), (6, 2, 1), (2501, 0, 0)] {
+            report.took = .milliseconds(took)
+            report.before.resident = .mebibytes(10 + resident)
+            report.before.usage = .mebibytes(20 + usage)
+            report.after.resident = .mebibytes(10)
+            report.after.usage = .mebibytes(20)
+            sums.add(report)
+        }
+        #expect(sums.count == 4 && abs(sums.seconds - 2.513) < 1e-9 && sums.byDuration == [1, 1, 1, 0, 0, 0, 1])
+        #expect(sums.askedBytes == 32 << 20 && sums.releasedBytes == 16 << 20 && sums.releasedVolatileBytes == 8 << 20)
+        #expect(sums.takenBytes == 4 << 20 && sums.residentFallBytes == 5 << 20 && sums.usageFallBytes == 6 << 20)
+    }
+
     @Test func `a rehearsal and a dry run are counted apart`() async throws {
         try await RunningManager.run(policy: PressurePolicy(isDryRun: true)) { running in
             running.manager.register("holder", byteCount: { 1 << 30 }, release: { $0 })

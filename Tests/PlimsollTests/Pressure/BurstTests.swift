@@ -79,6 +79,39 @@ struct BurstTests {
         #expect(abs(Double(meter.usual.bytes) / Double(burst.bytes) / halves - 1) < 0.001)
     }
 
+    @Test func `a burst is the rise above the least of the last second, without the growth of caches`() {
+        var meter = BurstMeter(halfLife: .seconds(1_000_000)), at = Duration.zero
+        func add(pinned: Int, charged: Int) -> (rise: ByteCount, usual: Int, toCome: Int, isUnusual: Bool) {
+            meter.add(pinned: .mebibytes(pinned), charged: .mebibytes(charged), at: at)
+            at += .milliseconds(100)
+            let whole = [meter.usual, meter.toCome].map { Int((Double($0.bytes) / 1_048_576).rounded()) }
+            return (meter.rise, whole[0], whole[1], meter.isUnusual)
+        }
+        #expect(add(pinned: 100, charged: 0) == (.zero, 0, 0, false))
+        #expect(add(pinned: 160, charged: 20) == (.mebibytes(40), 0, 0, true))
+        // What caches have released need not have reached the kernel.
+        #expect(add(pinned: 150, charged: 10) == (.mebibytes(30), 0, 0, true))
+        // More than half of the rise has gone.
+        #expect(add(pinned: 110, charged: 10) == (.zero, 40, 40, false))
+        #expect(add(pinned: 125, charged: 10) == (.mebibytes(15), 40, 25, false))
+        #expect(add(pinned: 159, charged: 10) == (.mebibytes(49), 40, 0, false))
+        #expect(add(pinned: 161, charged: 10) == (.mebibytes(51), 40, 0, true))
+        // Exactly half of the rise has gone.
+        #expect(add(pinned: 136, charged: 10) == (.mebibytes(26), 40, 14, false))
+        #expect(add(pinned: 135, charged: 10).usual == 51)
+    }
+
+    @Test func `the least of one to two spans is known, and none after a gap or a step back in time`() {
+        var least = RecentLeast(span: .milliseconds(500))
+        let steps: [(value: Int, at: Int, least: Int)] = [
+            (5, 0, 5), (9, 499, 5), (9, 500, 5), (7, 999, 5), (8, 1000, 7), (3, 1100, 3), (9, 1999, 3), (9, 2400, 3), (6, 2999, 6),
+            (9, 3998, 6), (9, 5000, 9), (10, 4000, 10), (11, 4001, 10),
+        ]
+        for step in steps {
+            #expect(least.add(.mebibytes(step.value), at: .milliseconds(step.at)) == .mebibytes(step.least), "at \(step.at) ms")
+        }
+    }
+
     @Test func `the half-life and the largest reserve of bursts are settings`() {
         func room(_ thresholds: PressureThresholds, after seconds: Double) -> ByteCount {
             var assessor = PressureAssessor(thresholds: thresholds)

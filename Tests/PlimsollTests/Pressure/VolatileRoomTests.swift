@@ -208,11 +208,13 @@ import Testing
         #expect(!due(9, at: 2) && !due(9, at: 100, isTight: true), "the counter stands")
         #expect(due(10, at: 101) && !due(11, at: 101.1) && due(11, at: 101.3))
         #expect(due(0, at: 110), "another group's counter")
+        #expect(!due(7, at: 200, held: 0) && !due(7, at: 300), "what was taken while nothing was held")
         watch = DropWatch()
         #expect(!due(nil, at: 0, events: 3) && !due(nil, at: 50, events: 3))
         #expect(due(nil, at: 51, events: 4) && !due(nil, at: 51.5, events: 5) && due(nil, at: 52, events: 5))
         #expect(!due(nil, at: 55, events: 5, isTight: true) && due(nil, at: 62, events: 5, isTight: true))
         #expect(!due(nil, at: 100, events: 5), "idle: not checked")
+        #expect(!due(nil, at: 200, held: 0, events: 6) && !due(nil, at: 300, events: 6), "the limit was met while nothing was held")
     }
 
     @Test func `the probe detects a kernel without MADV_FREE, a locked process, and a kernel that drops at once`() {

@@ -25,6 +25,15 @@ import Testing
             lacking: excess.reduce(0) { $0 + max(0, -$1) })
     }
 
+    @Test func `a cache evicts down to its share, and no more at once than it is asked for`() {
+        for key in 0..<90 { first.insert(10, forKey: key) }
+        first.setShare(300)
+        #expect(first.evictAboveShare(50) == 50 && first.byteCount == 850)
+        #expect(first.evictAboveShare(.max) == 550 && first.evictAboveShare(.max) == 0)
+        first.setShare(nil)
+        #expect(first.evictAboveShare(.max) == 0 && first.byteCount == 300)
+    }
+
     @Test func `without shares each cache evicts for its own newcomers`() {
         for key in 0..<90 { first.insert(10, forKey: key) }
         for key in 0..<50 { second.insert(10, forKey: key) }
