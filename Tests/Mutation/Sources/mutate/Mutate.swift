@@ -68,12 +68,22 @@ import Synchronization
         if let failure = state.withLock({ $0.failure }) { throw failure }
     }
 
-    /// Returns a random sample: the same for the same seed and sources.
+    /// Returns a random sample: the same for the same seed. A change of the sources leaves the rest of the sample as it
+    /// was, so that its verdicts are of use.
     private func choose(from mutants: [Mutant]) -> [Mutant] {
         let candidates = mutants.filter { only.map($0.file.contains) ?? true }
         guard sample > 0, sample < candidates.count else { return candidates }
-        var generator = SplitMix64(state: seed)
-        return candidates.shuffled(using: &generator).prefix(sample).sorted { $0.id < $1.id }
+        let ranked = candidates.map { (rank: rank(of: $0), mutant: $0) }
+        return ranked.sorted { $0.rank < $1.rank }.prefix(sample).map(\.mutant).sorted { $0.id < $1.id }
+    }
+
+    /// Returns a number that looks random, of the mutant's text and the seed.
+    private func rank(of mutant: Mutant) -> UInt64 {
+        // FNV-1a, whose last bytes reach few bits; the generator spreads them.
+        let text = mutant.key + mutant.kind.rawValue
+        let hash = text.utf8.reduce(0xcbf2_9ce4_8422_2325 ^ seed) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+        var generator = SplitMix64(state: hash)
+        return generator.next()
     }
 
     private func report(_ verdicts: [(Mutant, Trials.Verdict)]) throws {
