@@ -4,7 +4,7 @@
 // atomic operations of its own, which the sanitizer sees. With contention the kernel does (FUTEX_LOCK_PI), within
 // functions of the standard library, which is not instrumented. The functions here take the names of those functions,
 // so calls of this program arrive here first.
-#if defined(__has_feature)
+#if defined(__linux__) && defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 
 #define _GNU_SOURCE

@@ -89,7 +89,7 @@ struct BurstTests {
         }
         #expect(add(pinned: 100, charged: 0) == (.zero, 0, 0, false))
         #expect(add(pinned: 160, charged: 20) == (.mebibytes(40), 0, 0, true))
-        // What caches have released need not have reached the kernel.
+        // Memory that caches have released need not have reached the kernel.
         #expect(add(pinned: 150, charged: 10) == (.mebibytes(30), 0, 0, true))
         // More than half of the rise has gone.
         #expect(add(pinned: 110, charged: 10) == (.zero, 40, 40, false))
