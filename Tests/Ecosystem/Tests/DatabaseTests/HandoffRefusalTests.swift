@@ -11,8 +11,8 @@ import Testing
     .enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
 struct HandoffRefusalTests {
     /// Has the server refuse the first `count` inserts of tasks called "bad", with `state` as the reason.
-    private static func refuse(_ server: PostgreSQLServer, state: String, count: Int = .max) throws {
-        try server.sql(
+    private static func refuse(_ server: PostgreSQLServer, state: String, count: Int = .max) async throws {
+        try await server.sql(
             """
             create sequence refusals;
             create function refuse() returns trigger language plpgsql as $$ begin
@@ -38,7 +38,7 @@ struct HandoffRefusalTests {
     ) async throws {
         let server = try await PostgreSQLServer(), store = server.store()
         _ = try await store.census()
-        try Self.refuse(server, state: state)
+        try await Self.refuse(server, state: state)
         for _ in 0..<3 {
             let error = await #expect(throws: TaskHandoffError.self) { try await Self.offer("bad", to: store) }
             #expect(
@@ -57,7 +57,7 @@ struct HandoffRefusalTests {
     func `a conflict with another transaction repeats the statement`(state: String) async throws {
         let server = try await PostgreSQLServer(), store = server.store()
         _ = try await store.census()
-        try Self.refuse(server, state: state, count: 3)
+        try await Self.refuse(server, state: state, count: 3)
         #expect(try await Self.offer("bad", to: store).fence == 1)
         #expect(store.statistics.repeated == 3 && store.statistics.connections == 1 && store.statistics.refused == 0)
         #expect(try await store.census() == (0, 1, 0), "done once")
@@ -66,7 +66,7 @@ struct HandoffRefusalTests {
     @Test func `an endless conflict is an error after eight attempts, and the connection goes on`() async throws {
         let server = try await PostgreSQLServer(), store = server.store()
         _ = try await store.census()
-        try Self.refuse(server, state: "40001")
+        try await Self.refuse(server, state: "40001")
         let error = await #expect(throws: TaskHandoffError.self) { try await Self.offer("bad", to: store) }
         #expect(
             error?.isRefused == true && error?.description.contains("SQLSTATE 40001") == true,
@@ -123,27 +123,27 @@ struct HandoffRefusalTests {
                 psql, server.conninfo, "-c", "set application_name = holder", "-c",
                 "begin; lock table plimsoll_handoff in access exclusive mode; select pg_sleep(600)",
             ], log: log)
-        defer { holder.kill() }
-        func holds(_ condition: String) throws -> Bool {
-            (try? server.sql("select 1 / (\(condition))::integer")) != nil
+        defer { holder.signal(SIGKILL) }
+        func holds(_ condition: String) async throws -> Bool {
+            (try? await server.sql("select 1 / (\(condition))::integer")) != nil
         }
         try await until {
-            try holds(
+            try await holds(
                 "exists (select from pg_locks where relation = 'plimsoll_handoff'::regclass and mode = 'AccessExclusiveLock' and granted)"
             )
         }
         let census = Task { try await store.census() }
         try await until {
-            try holds("exists (select from pg_locks where relation = 'plimsoll_handoff'::regclass and not granted)")
+            try await holds("exists (select from pg_locks where relation = 'plimsoll_handoff'::regclass and not granted)")
         }
-        try server.sql(
+        try await server.sql(
             "select pg_cancel_backend(pid) from pg_locks where relation = 'plimsoll_handoff'::regclass and not granted")
         let error = await #expect(throws: TaskHandoffError.self) { try await census.value }
         #expect(
             error?.isUnanswered == true && error?.description.contains("SQLSTATE 57014") == true,
             "\(String(describing: error))")
-        holder.kill()
-        try server.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holder'")
+        await holder.kill()
+        try await server.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holder'")
         #expect(try await store.census() == (0, 0, 0))
         #expect(store.statistics.connections == 1 && store.statistics.unanswered == 1)
     }
@@ -152,8 +152,8 @@ struct HandoffRefusalTests {
         let server = try await PostgreSQLServer(), store = server.store()
         _ = try await Self.offer("good", to: store)
         #expect(store.statistics.connections == 1)
-        try server.sql("alter system set default_transaction_read_only = on")
-        try server.sql("select pg_reload_conf()")
+        try await server.sql("alter system set default_transaction_read_only = on")
+        try await server.sql("select pg_reload_conf()")
         // Sessions follow a reload in their own time.
         var problem: TaskHandoffError?
         await untilAnswer {
@@ -169,19 +169,19 @@ struct HandoffRefusalTests {
         #expect(await #expect(throws: TaskHandoffError.self) { try await fresh.census() }?.isUnreachable == true)
         _ = await #expect(throws: TaskHandoffError.self) { try await fresh.census() }
         #expect(fresh.statistics.skipped == 1 && fresh.statistics.connections == 0, "left alone meanwhile")
-        try server.sql("alter system reset default_transaction_read_only")
-        try server.sql("select pg_reload_conf()")
+        try await server.sql("alter system reset default_transaction_read_only")
+        try await server.sql("select pg_reload_conf()")
         await untilAnswer { (try? await Self.offer("good", to: store)) != nil }
         #expect(store.statistics.connections == 2)
     }
 
     @Test func `a connection is prepared in one transaction, and the lock ends with that transaction`() async throws {
         let server = try await PostgreSQLServer()
-        try server.sql("alter system set log_statement = 'all'")
-        try server.sql("select pg_reload_conf()")
+        try await server.sql("alter system set log_statement = 'all'")
+        try await server.sql("select pg_reload_conf()")
         await until {
             // A new session has it at once when the server has.
-            (try? server.sql("select 1 / (current_setting('log_statement') = 'all')::integer")) != nil
+            (try? await server.sql("select 1 / (current_setting('log_statement') = 'all')::integer")) != nil
         }
         let store = server.store()
         _ = try await store.census()
@@ -194,7 +194,7 @@ struct HandoffRefusalTests {
                 $0.contains("pg_advisory_xact_lock") && $0.contains("create table") && $0.contains("create index")
             })
         #expect(
-            (try? server.sql("select 1 / (not exists (select from pg_locks where locktype = 'advisory'))::integer"))
+            (try? await server.sql("select 1 / (not exists (select from pg_locks where locktype = 'advisory'))::integer"))
                 != nil)
     }
 }

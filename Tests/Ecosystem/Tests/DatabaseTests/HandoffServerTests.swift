@@ -95,7 +95,7 @@ import Testing
                 group.addTask { await Self.resume(Self.manager(), server.store(), owner, ledger, events) }
             }
             await until { events.count("taken") >= 1 }
-            server.kill()
+            await server.kill()
             await until { !events.problems.isEmpty }
             try await server.restart()
             await until { ledger.done.count == 6 }
@@ -129,7 +129,7 @@ import Testing
     func `a server that is down when work must stop makes the handover fall back to the other way`() async throws {
         let server = try await PostgreSQLServer(), manager = Self.manager(), ledger = Ledger(), kept = MemoryStateStore()
         #expect(manager.persistHandovers(in: kept) == nil)
-        server.kill()
+        await server.kill()
         let problem = await #expect(throws: TaskHandoffError.self) { try await begin(["lonely"], on: manager, server.store(), ledger) }
         #expect(problem?.isUnreachable == true && problem?.description.contains("offer task \"export\"") == true, "\(String(describing: problem))")
         let work = try #require(manager.claimHandovers().first)
@@ -173,7 +173,7 @@ import Testing
         let log = FileManager.default.temporaryDirectory.appendingPathComponent("psql-\(UInt32.random(in: 0 ... .max))")
         defer { try? FileManager.default.removeItem(at: log) }
         let psql = try #require(ServerProcess.find("psql"))
-        #expect(try ServerProcess.run([psql, server.conninfo, "-c", "update plimsoll_handoff set checkpoint = 'xyz'"], log: log) == 0)
+        #expect(try await ServerProcess.run([psql, server.conninfo, "-c", "update plimsoll_handoff set checkpoint = 'xyz'"], log: log) == 0)
         let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(60)) }
         #expect(error?.isMalformed == true && error?.description.contains("bent") == true)
         #expect(try await store.take(["a"], by: "r", for: .seconds(60)) == nil)

@@ -25,7 +25,7 @@ final class PostgreSQLServer: Sendable {
             chown(directory.url.path, user.pw_uid, user.pw_gid)
         }
         let log = directory.url.appendingPathComponent("log")
-        let made = try ServerProcess.run(
+        let made = try await ServerProcess.run(
             Self.asUser([ServerProcess.find("initdb")!, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]), log: log)
         if made != 0 { throw TestServerProblem("initdb ended with \(made): \((try? String(contentsOf: log, encoding: .utf8)) ?? "")") }
         // A port that is free now may be another's by the time the server asks for it: then the server ends, and has another.
@@ -68,17 +68,17 @@ final class PostgreSQLServer: Sendable {
     }
 
     /// Has psql carry out `statement`.
-    func sql(_ statement: String) throws {
+    func sql(_ statement: String) async throws {
         let output = directory.url.appendingPathComponent("psql")
         guard let psql = ServerProcess.find("psql") else { throw TestServerProblem("psql is not installed") }
-        let status = try ServerProcess.run([psql, conninfo, "-v", "ON_ERROR_STOP=1", "-c", statement], log: output)
+        let status = try await ServerProcess.run([psql, conninfo, "-v", "ON_ERROR_STOP=1", "-c", statement], log: output)
         if status != 0 { throw TestServerProblem("psql ended with \(status): \((try? String(contentsOf: output, encoding: .utf8)) ?? "")") }
     }
 
     /// What the server has logged.
     func logged() throws -> String { try String(contentsOf: log, encoding: .utf8) }
 
-    func kill() { process.kill() }
+    func kill() async { await process.kill() }
     func freeze(_ isFrozen: Bool) { process.freeze(isFrozen) }
 
     func restart() async throws {

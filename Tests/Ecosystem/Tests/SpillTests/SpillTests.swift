@@ -55,7 +55,7 @@ struct SpillTests {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<10)
         await texts.written(10)
-        server.process.kill()
+        await server.process.kill()
         for key in 0..<10 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
         await until { texts.spilled.statistics.isStoreDown }
         let before = texts.spilled.statistics

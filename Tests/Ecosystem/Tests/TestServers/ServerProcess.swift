@@ -1,7 +1,10 @@
 public import Foundation
 import Synchronization
 
-/// A server program that a test runs: on loopback or a socket in a directory of its own, gone with everything it wrote when the test is over.
+/// A server program that a test runs on loopback, or on a socket in the test's own directory.
+///
+/// Waits for the end of a program suspend the caller: on two processors, two tests that each block a thread of the
+/// cooperative pool stop all others.
 public final class ServerProcess: Sendable {
     /// Where programs lie that are not meant for users.
     private static let folders = [
@@ -13,64 +16,135 @@ public final class ServerProcess: Sendable {
         folders.map { $0 + "/" + program }.first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 
-    // Guarded by `lock`; Foundation's own thread only tells it that the program has ended.
-    private nonisolated(unsafe) var process: Process?
-    private let lock = Mutex(())
     private let command: [String]
+    private let child: Mutex<Child>
 
     /// Starts `command`, an absolute path and its arguments. What it prints goes to `log`.
     public init(_ command: [String], log: URL) throws {
         self.command = command
-        try start(log: log)
+        child = Mutex(try Child(command, log: log))
     }
 
-    deinit { kill() }
+    deinit { signal(SIGKILL) }
 
-    /// Starts it again, with the same arguments.
+    /// Starts the program again, with the same arguments.
     public func start(log: URL) throws {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: command[0])
-        process.arguments = Array(command.dropFirst())
-        _ = FileManager.default.createFile(atPath: log.path, contents: nil)
-        let output = try FileHandle(forWritingTo: log)
-        process.standardOutput = output
-        process.standardError = output
-        process.standardInput = FileHandle.nullDevice
-        try process.run()
-        lock.withLock { _ in self.process = process }
+        let next = try Child(command, log: log)
+        child.withLock { $0 = next }
     }
 
-    /// Ends the server as an operator would, and waits for the end.
+    /// Ends the server as an operator would, and returns after the end.
     ///
-    /// - Returns: The exit status; `nil` if the server had ended before.
-    @discardableResult public func stop() -> Int32? { end(SIGTERM) }
+    /// - Returns: The exit status, or the negated signal that ended the server; `nil` if the server had ended before.
+    @discardableResult public func stop() async -> Int32? { await end(SIGTERM) }
 
-    /// Ends it at once, whatever it is doing.
-    public func kill() { _ = end(SIGKILL) }
+    /// Ends the server at once, whatever it does, and returns after the end.
+    public func kill() async { _ = await end(SIGKILL) }
 
-    /// Freezes it, or lets it go on: a server that has connections and answers nobody.
-    public func freeze(_ isFrozen: Bool) { _ = lock.withLock { _ in process.map { Glibc.kill($0.processIdentifier, isFrozen ? SIGSTOP : SIGCONT) } } }
+    /// Freezes the server, or lets it go on: a server that has connections and answers nobody.
+    public func freeze(_ isFrozen: Bool) { signal(isFrozen ? SIGSTOP : SIGCONT) }
 
-    /// Whether it runs.
-    public var isRunning: Bool { lock.withLock { _ in process?.isRunning ?? false } }
+    /// Sends a signal if the program runs, and does not wait.
+    public func signal(_ signal: Int32) { _ = child.withLock { $0.signal(signal) } }
 
-    private func end(_ signal: Int32) -> Int32? {
-        let process = lock.withLock { _ in
-            defer { self.process = nil }
-            return self.process
-        }
-        guard let process, process.isRunning else { return nil }
-        _ = Glibc.kill(process.processIdentifier, signal)
-        process.waitUntilExit()
-        return process.terminationStatus
+    /// Whether the program runs.
+    public var isRunning: Bool { child.withLock { $0.isRunning } }
+
+    private func end(_ signal: Int32) async -> Int32? {
+        let child = child.withLock { $0 }
+        guard child.signal(signal) else { return nil }
+        return await child.ended()
     }
 
-    /// Runs a program to its end; its exit status.
-    public static func run(_ command: [String], log: URL) throws -> Int32 {
-        let server = try ServerProcess(command, log: log)
-        let process = server.lock.withLock { _ in server.process }
-        process?.waitUntilExit()
-        return process?.terminationStatus ?? -1
+    /// Runs a program to its end.
+    ///
+    /// - Returns: The exit status, or the negated signal that ended the program.
+    public static func run(_ command: [String], log: URL) async throws -> Int32 { try await Child(command, log: log).ended() }
+}
+
+/// A running program. A thread of its own waits for the end, so that the kernel's record of the process does not stay.
+///
+/// Foundation's `Process` is not used: a program started at the same time on another thread may inherit the socket
+/// whose end tells `Process` of the end, which then is not noticed before the other program ends, too.
+private final class Child: Sendable {
+    /// glibc's `posix_spawn_file_actions_addclosefrom_np` (2.34), which the overlay's headers leave out. A program must
+    /// not hold the sockets of other tests, which then would not close.
+    private static let closeFrom = unsafeBitCast(
+        dlsym(nil, "posix_spawn_file_actions_addclosefrom_np"),
+        to: (@convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32).self)
+
+    private enum State {
+        case running(pid_t, [CheckedContinuation<Int32, Never>])
+        case ended(Int32)
+    }
+
+    private let state: Mutex<State>
+
+    init(_ command: [String], log: URL) throws {
+        var actions = posix_spawn_file_actions_t(), attributes = posix_spawnattr_t()
+        posix_spawn_file_actions_init(&actions)
+        posix_spawnattr_init(&attributes)
+        defer {
+            posix_spawn_file_actions_destroy(&actions)
+            posix_spawnattr_destroy(&attributes)
+        }
+        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+        posix_spawn_file_actions_addopen(&actions, 1, log.path, O_WRONLY | O_CREAT | O_TRUNC, 0o644)
+        posix_spawn_file_actions_adddup2(&actions, 1, 2)
+        _ = Self.closeFrom(&actions, 3)
+        // No signal is blocked in the program, whatever the thread has blocked that starts it.
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+        let arguments = command.map { strdup($0) } + [nil]
+        defer { arguments.forEach { free($0) } }
+        var child: pid_t = 0
+        let error = posix_spawn(&child, command[0], &actions, &attributes, arguments, environ)
+        if error != 0 { throw POSIXError(POSIXErrorCode(rawValue: error) ?? .EIO) }
+        state = Mutex(.running(child, []))
+        Thread.detachNewThread { [self, child] in
+            // The number stays the child's until its record is taken away, which `signal` must not see halfway.
+            var info = siginfo_t()
+            while waitid(P_PID, id_t(child), &info, WEXITED | WNOWAIT) != 0, errno == EINTR {}
+            end(child)
+        }
+    }
+
+    private func end(_ child: pid_t) {
+        let (waiting, result): ([CheckedContinuation<Int32, Never>], Int32) = state.withLock { state in
+            var status: Int32 = 0
+            waitpid(child, &status, 0)
+            let result = status & 0x7f == 0 ? status >> 8 & 0xff : -(status & 0x7f)
+            guard case .running(_, let waiting) = state else { return ([], result) }
+            state = .ended(result)
+            return (waiting, result)
+        }
+        for waiter in waiting { waiter.resume(returning: result) }
+    }
+
+    var isRunning: Bool { state.withLock { if case .running = $0 { true } else { false } } }
+
+    /// Returns false if the program has ended.
+    @discardableResult func signal(_ signal: Int32) -> Bool {
+        state.withLock { state in
+            guard case .running(let child, _) = state else { return false }
+            return kill(child, signal) == 0
+        }
+    }
+
+    func ended() async -> Int32 {
+        await withCheckedContinuation { continuation in
+            let result: Int32? = state.withLock { state in
+                switch state {
+                case .running(let child, let waiting):
+                    state = .running(child, waiting + [continuation])
+                    return nil
+                case .ended(let result): return result
+                }
+            }
+            if let result { continuation.resume(returning: result) }
+        }
     }
 }
 

@@ -134,7 +134,7 @@ import Testing
         // The rate is such that no byte that trickles in buys time, and a body of a megabyte all of it.
         let server = HTTPServerBuilder.http1(
             configuration: .bounded(
-                idle: .seconds(60), answer: .seconds(60), body: .milliseconds(500), bytesPerSecond: 10_000,
+                idle: .seconds(60), answer: .seconds(60), body: .seconds(5), bytesPerSecond: 10_000,
                 logger: logger, metrics: counts))
         let application = Application(
             router: router, server: server, configuration: .init(address: .hostname("127.0.0.1", port: 0)))

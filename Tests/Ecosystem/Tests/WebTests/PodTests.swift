@@ -23,18 +23,18 @@ import Testing
         }
         #expect(try await get("/plimsoll/metrics", admin).text.contains("plimsoll_previous_run_info{end=\"none\"} 1\n"))
         #expect(FileManager.default.fileExists(atPath: folder.path("plimsoll.sock")), "`plimsoll status` looks there")
-        first.kill()
+        await first.kill()
         let second = try await start()
         #expect(try await get("/plimsoll/metrics", admin).text.contains("plimsoll_previous_run_info{end=\"crashed\"} 1\n"))
-        second.stop()
+        await second.stop()
         let third = try await start()
         #expect(try await get("/plimsoll/metrics", admin).text.contains("plimsoll_previous_run_info{end=\"clean\"} 1\n"))
-        third.stop()
+        await third.stop()
     }
 
     @Test func `service links of Kubernetes do not keep the program from its start`() async throws {
         let server = try await start(["PLIMSOLL_SERVICE_HOST=10.96.0.1", "PLIMSOLL_PORT_80_TCP=tcp://10.96.0.1:80"])
-        server.stop()
+        await server.stop()
         let log = try String(contentsOf: folder.url.appendingPathComponent("log"), encoding: .utf8)
         #expect(log.contains("ignored service links of Kubernetes"), "\(log)")
     }

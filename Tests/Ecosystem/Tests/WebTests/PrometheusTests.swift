@@ -35,7 +35,7 @@ import Testing
                         Self.program ?? "", "--config.file=\(folder.path)/prometheus.yml", "--storage.tsdb.path=\(folder.path)/data",
                         "--web.listen-address=127.0.0.1:\(port)",
                     ], log: folder.appendingPathComponent("log"))
-                defer { server.kill() }
+                defer { server.signal(SIGKILL) }
                 #expect(try await Self.ask(port, "plimsoll_level", server) == 1)
                 // Asked for until it is so: on a busy machine a scrape may take longer than its second.
                 #expect(try await Self.ask(port, "up{job=\"demo\"} == 1", server) == 1)

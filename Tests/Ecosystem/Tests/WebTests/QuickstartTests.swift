@@ -60,14 +60,14 @@ import Testing
         let folder = try TemporaryDirectory("quickstart"), port = Loopback.freePort(), log = folder.url.appendingPathComponent("log")
         let settings = ["PORT=\(port)", "PLIMSOLL_ADMIN_SOCKET=off"] + environment.map { "\($0)=\($1)" }
         let server = try ServerProcess(["/usr/bin/env"] + settings + [program], log: log)
-        defer { server.kill() }
+        defer { server.signal(SIGKILL) }
         await untilAnswer("an answer of the program") {
             if let answer = try? await get("/healthz", port), answer.status == 200 { return true }
             return !server.isRunning
         }
         try #require(server.isRunning, "\((try? String(contentsOf: log, encoding: .utf8)) ?? "")")
         try await body(port)
-        let status = server.stop()
+        let status = await server.stop()
         let text = try String(contentsOf: log, encoding: .utf8)
         #expect(status == 0, "\(text)")
         try after(text)
