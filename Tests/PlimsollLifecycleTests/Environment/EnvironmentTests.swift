@@ -108,6 +108,19 @@ struct Surroundings {
         #expect(await reader.next()?.from == .text("new"))
     }
 
+    @Test func `C66 a file that is written all the time is read after ten quiet times`() async {
+        at.set(.file("/app"), "old")
+        at.lifecycle.watch(file: "/app")
+        var reader = at.lifecycle.readEnvironment().makeAsyncIterator()
+        for step in 1...10 {
+            at.set(.file("/app"), "step \(step)")
+            at.clock.advance(by: .milliseconds(100))
+        }
+        await until("all readings have ended") { at.manager.parts.threads.busy == 0 }
+        at.lifecycle.post(.custom("last"))
+        #expect(await reader.next()?.to == .text("step 10"))
+    }
+
     @Test func `C66 C59 a file that ends with the old content is no change`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")

@@ -182,6 +182,26 @@ import Testing
         #expect(calls.all == ["release lock", "acquire lock 2", "acquire slow 2"])
     }
 
+    @Test func `C52 a resource whose forced close ends late is reacquired`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls, mayClose = Atomic(false)
+        let resource = ExclusiveResource(
+            "gpu", release: { for await _ in gate.stream {} }, forceClose: { blockUntil { mayClose.load(ordering: .relaxed) } },
+            reacquire: { calls.add("acquire \($0)") })
+        try exclusive.add(resource)
+        let exclusive = exclusive, report = Log<ExclusiveReport>()
+        async let run: Void = onThread { report.add(exclusive.release(within: .seconds(1))) }
+        await until("both waits have passed") {
+            clock.advance(by: .milliseconds(100))
+            return !report.all.isEmpty
+        }
+        await run
+        #expect(report.all[0].stillHeld == ["gpu"])
+        #expect(await reacquire().done.isEmpty)
+        mayClose.store(true, ordering: .relaxed)
+        await until("the resource is back") { calls.all == ["acquire 2"] && resource.isHeld }
+        gate.continuation.finish()
+    }
+
     @Test func `C51 using or acquiring a resource in the background throws and is reported`() async throws {
         let resource = try noting("gpu")
         _ = await release()

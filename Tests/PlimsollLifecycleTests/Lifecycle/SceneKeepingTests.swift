@@ -231,6 +231,8 @@ import Testing
         await until("both rest") { a.state == .suspended && b.state == .suspended }
         try await lifecycle.enterForeground(cause: .operator)
         #expect(a.state == .active && b.state == .suspended && lifecycle.state == .active)
+        try await lifecycle.enterBackground(cause: .operator)
+        #expect(a.state == .background, "the time to suspension begins anew")
     }
 
     @Test func `without a limit a hidden scene stays in the background`() async throws {

@@ -64,6 +64,20 @@ import Testing
         }
     }
 
+    @Test func `C24 T36 a damaged count of launches makes the end of the last run unknown, and is reported`() throws {
+        do {
+            let run = Run(directory)
+            #expect(run.launch().previousRun == .none)
+            run.checkpoint()
+            #expect(run.lifecycle.preservation.ended() == nil)
+        }
+        let name = StateName.launches + ".state", good = try Data(contentsOf: directory.url(name))
+        try Data(good.dropLast()).write(to: directory.url(name))
+        let outcome = Run(directory).launch()
+        #expect(outcome.previousRun == .unknown && outcome["cart"] == .restored)
+        #expect(outcome.problems.count == 1 && outcome.problems[0].hasPrefix("cannot read the count of launches: the file is truncated"))
+    }
+
     @Test func `C42 T36 a damaged file means a clean start and is kept, and so does a kill by hand`() throws {
         do {
             let run = Run(directory)

@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 import Testing
 
@@ -63,6 +64,15 @@ import Testing
         var giveBack = HeapGiveBack(useful)
         for _ in 0..<3 { Self.pass(&giveBack, released: .mebibytes(64), asked: .mebibytes(64), fell: .mebibytes(60)) }
         #expect(useful.asked.count == 3, "what brought something is done again")
+    }
+
+    @Test func `the mean size of holes is known of glibc's heap, and of no other`() {
+        // A hole between two blocks that stay.
+        let blocks = (0..<3).map { _ in malloc(64 << 10) }
+        defer { for index in [0, 2] { free(blocks[index]) } }
+        free(blocks[1])
+        let hole = HeapAllocator.current.meanHole()
+        if HeapAllocator.current.kind == .glibc { #expect(hole.map { $0 > .zero } == true) } else { #expect(hole == nil) }
     }
 
     @Test func `an allocator that stops no thread is asked after each pass, and no wait is reported`() {

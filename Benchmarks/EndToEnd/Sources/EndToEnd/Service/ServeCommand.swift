@@ -87,11 +87,12 @@ struct ServeCommand: AsyncParsableCommand {
                     manager: nil), nil
             )
         case .plimsoll(let kind):
-            let manager = ResourceManager(source: LinuxPressureSource())
+            let policy = PressurePolicy(division: kind == .heapWorth ? .byWorth : .proportional)
+            let manager = ResourceManager(source: LinuxPressureSource(), policy: policy)
             let sessions = heap("sessions", nil, .expensive)
             manager.register(sessions.cache)
             let pictures: any Contents
-            if kind == .heap {
+            if kind == .heap || kind == .heapWorth {
                 let contents = heap("pictures", nil, .cheap)
                 manager.register(contents.cache)
                 pictures = contents

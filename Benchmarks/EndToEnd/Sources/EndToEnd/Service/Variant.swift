@@ -12,17 +12,19 @@ enum Variant: Equatable {
     case plimsoll(Managed)
 
     /// Deviation of a managed service from the standard.
-    enum Managed: Equatable { case standard, heap, unshed }
+    enum Managed: String { case standard, heap, unshed, heapWorth = "heap-worth" }
 
     /// Reads a name; `jemalloc-N` is `fixed-N` to the service, which the runner starts with another allocator.
     init?(_ name: String) {
         switch name {
         case "none": self = .unbounded
         case "plimsoll": self = .plimsoll(.standard)
-        case "plimsoll-heap": self = .plimsoll(.heap)
-        case "plimsoll-unshed": self = .plimsoll(.unshed)
         default:
-            let parts = name.split(separator: "-")
+            let parts = name.split(separator: "-", maxSplits: 1)
+            if parts.first == "plimsoll", let kind = Managed(rawValue: String(parts.last ?? "")), kind != .standard {
+                self = .plimsoll(kind)
+                return
+            }
             guard parts.count == 2, let percent = Int(parts[1]), (1...90).contains(percent) else { return nil }
             switch parts[0] {
             case "nscache": self = .nscache(percent: percent)
@@ -34,5 +36,5 @@ enum Variant: Equatable {
 
     /// Names for help texts and errors.
     static let names =
-        "none, nscache-N, fixed-N, jemalloc-N (N percent of the limit for pictures), plimsoll, plimsoll-heap or plimsoll-unshed"
+        "none, nscache-N, fixed-N, jemalloc-N (N percent of the limit for pictures), plimsoll or plimsoll-KIND: heap (pictures on the heap), unshed or heap-worth (caches divided by worth)"
 }
