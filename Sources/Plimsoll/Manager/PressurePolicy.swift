@@ -28,7 +28,7 @@ public struct PressurePolicy: Sendable, Hashable {
         public static let proportional = CacheDivision(isByWorth: false)
         /// Each byte goes where it saves most load time. Each cache learns from a sample of its requests how many misses
         /// more memory would save (`CurveMeter`); a miss costs as much as loads have taken. Caches on the heap divide the
-        /// memory for caches, and volatile caches the memory that would otherwise be idle.
+        /// memory for caches, and volatile caches the memory that would otherwise be idle. The default.
         public static let byWorth = CacheDivision(isByWorth: true)
 
         let isByWorth: Bool
@@ -50,7 +50,7 @@ public struct PressurePolicy: Sendable, Hashable {
         ladder: EscalationLadder = .standard, thresholds: PressureThresholds = .standard, isDryRun: Bool = false,
         handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
         backgroundAllowance: Duration = .seconds(30), expirationGrace: Duration = .seconds(5),
-        mostBackgroundTasks: Int = 1 << 20, division: CacheDivision = .proportional
+        mostBackgroundTasks: Int = 1 << 20, division: CacheDivision = .byWorth
     ) {
         self.ladder = ladder
         self.thresholds = thresholds

@@ -9,9 +9,9 @@ struct SizeCommand: ParsableCommand {
         commandName: "size",
         abstract: "Tell which memory limit a service needs, and what a smaller one costs in load time.",
         discussion: """
-            Reads a file of `plimsoll record --caches`, or asks a running service. The service must divide memory by worth \
-            (PLIMSOLL_CACHES_DIVISION=worth): its caches then know how many misses another size would bring. Record over \
-            a peak: the live memory is the largest of the recording.
+            Reads a file of `plimsoll record --caches`, or asks a running service. Two or more caches without a \
+            limit know how many misses another size would bring, unless PLIMSOLL_CACHES_DIVISION=proportional is set. \
+            Record over a peak: the live memory is the largest of the recording.
             """)
 
     @Argument(
@@ -49,8 +49,9 @@ struct SizeCommand: ParsableCommand {
         let advice = SizeAdvice(records)
         let live = "live memory at peak \(advice.live), other purgeables \(advice.other)"
         guard !advice.names.isEmpty else {
-            return live + "\nNo cache knows its curve: see PLIMSOLL_CACHES_DIVISION=worth. Without caches, a limit of"
-                + " \(advice.rows[0].limit) keeps this below the warning line."
+            return live
+                + "\nNo cache knows its curve: that takes two caches without a limit, divided by worth. Without caches, a"
+                + " limit of \(advice.rows[0].limit) keeps this below the warning line."
         }
         let rows = advice.rows.map { row in
             [row.loss == 0 ? "none" : "\(Int((row.loss * 100).rounded())) %", "\(row.caches)", "\(row.limit)"]

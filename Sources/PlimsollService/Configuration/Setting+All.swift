@@ -77,7 +77,7 @@ extension Setting {
 
     private static let caches: [Setting] = [
         Setting(
-            key: "caches.division", type: "words", standard: "proportional", range: "proportional or worth",
+            key: "caches.division", type: "words", standard: "worth", range: "proportional or worth",
             meaning:
                 "division of memory among caches without a limit: each gives back in proportion, or each byte goes where it saves most load time",
             isLive: false

@@ -13,8 +13,10 @@ public struct Report {
     /// Lines `figure NAME VALUE UNIT`, of each managed variant that ran.
     public var figures: [String] {
         let ran = Set(cells.flatMap { $0.runs.keys })
-        return ["plimsoll", "plimsoll-heap", "plimsoll-heap-worth", "plimsoll-unshed"].filter { ran.contains($0) }
-            .flatMap { figures(of: $0) }
+        return ["plimsoll", "plimsoll-heap", "plimsoll-heap-proportional", "plimsoll-unshed"].filter {
+            ran.contains($0)
+        }
+        .flatMap { figures(of: $0) }
     }
 
     private func figures(of variant: String) -> [String] {

@@ -87,12 +87,12 @@ struct ServeCommand: AsyncParsableCommand {
                     manager: nil), nil
             )
         case .plimsoll(let kind):
-            let policy = PressurePolicy(division: kind == .heapWorth ? .byWorth : .proportional)
+            let policy = PressurePolicy(division: kind == .heapProportional ? .proportional : .byWorth)
             let manager = ResourceManager(source: LinuxPressureSource(), policy: policy)
             let sessions = heap("sessions", nil, .expensive)
             manager.register(sessions.cache)
             let pictures: any Contents
-            if kind == .heap || kind == .heapWorth {
+            if kind == .heap || kind == .heapProportional {
                 let contents = heap("pictures", nil, .cheap)
                 manager.register(contents.cache)
                 pictures = contents

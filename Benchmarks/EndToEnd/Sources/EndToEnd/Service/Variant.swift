@@ -12,7 +12,7 @@ enum Variant: Equatable {
     case plimsoll(Managed)
 
     /// Deviation of a managed service from the standard.
-    enum Managed: String { case standard, heap, unshed, heapWorth = "heap-worth" }
+    enum Managed: String { case standard, heap, unshed, heapProportional = "heap-proportional" }
 
     /// Reads a name; `jemalloc-N` is `fixed-N` to the service, which the runner starts with another allocator.
     init?(_ name: String) {
@@ -36,5 +36,5 @@ enum Variant: Equatable {
 
     /// Names for help texts and errors.
     static let names =
-        "none, nscache-N, fixed-N, jemalloc-N (N percent of the limit for pictures), plimsoll or plimsoll-KIND: heap (pictures on the heap), unshed or heap-worth (caches divided by worth)"
+        "none, nscache-N, fixed-N, jemalloc-N (N percent of the limit for pictures), plimsoll or plimsoll-KIND: heap (pictures on the heap), unshed or heap-proportional (caches not divided by worth)"
 }
