@@ -143,12 +143,12 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 	@! cat out/tsan.* 2>/dev/null | grep -A 60 'WARNING: ThreadSanitizer' || { echo "out/tsan.* have these races" >&2; exit 1; }
 
 # What other systems get, compiled and tested here: no volatile memory, no barriers, no source of readings. A build of
-# its own.
+# its own. Tests of what that build leaves out are skipped, also with REQUIRE=1.
 INERT := --scratch-path .build-inert -Xcc -DPLIMSOLL_INERT
 inert: swift ## The tests of the core in the inert build, which macOS and musl have; a second build
 	$(BUILD) --build-tests $(INERT)
 	$(BUILD) --target PlimsollService --scratch-path .build-inert-service -Xcc -DPLIMSOLL_INERT -Xswiftc -DPLIMSOLL_INERT
-	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
+	env -u TEST_REQUIRE swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
 
 # Each run has 5,000 histories of each number of threads, on a new seed.
 histories: $(call built,bundle) ## Histories of caches, tokens and the gate on several threads, checked; RUNS=20 times 15,000
@@ -158,9 +158,9 @@ histories: $(call built,bundle) ## Histories of caches, tokens and the gate on s
 		out/histories.log | sort
 
 # The build takes minutes, and each mutant seconds. Verdicts are kept in out/mutants.jsonl.
-mutants: swift ## Decisions changed one at a time: which changes do no tests notice? SAMPLE=100 SEED=1
+mutants: swift ## Decisions changed one at a time: which changes do no tests notice? SAMPLE=100 SEED=1; AIMED=1
 	@$(BUILD) -c release --package-path Tests/Mutation --product mutate >&2
-	@mkdir -p out; Tests/Mutation/.build/release/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1}
+	@mkdir -p out; Tests/Mutation/.build/release/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1} $(if $(AIMED),--aimed)
 
 # The library on simulated threads: its thread functions are replaced when the program is linked. In a build of its own,
 # optimized, without checks of exclusive access, and with internal names visible.

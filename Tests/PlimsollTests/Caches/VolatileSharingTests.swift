@@ -191,7 +191,8 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
         }
     }
 
-    @Test func `what volatile caches give back leaves them divided as their shares are`() async throws {
+    @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
+    func `what volatile caches give back leaves them divided as their shares are`() async throws {
         try await RunningManager.run { running in
             let manager = running.manager, caches = ["one", "two"].map { Cache($0) }
             for cache in caches { Self.fill(cache, 0..<300) }

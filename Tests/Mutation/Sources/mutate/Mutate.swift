@@ -13,6 +13,7 @@ import Synchronization
     @Option(help: "Number of mutants; 0: all.") var sample = 400
     @Option(help: "Seed of the sample.") var seed: UInt64 = 1
     @Option(help: "Only mutants of files whose path contains this text.") var only: String?
+    @Flag(help: "Only mutants of the lines that Tests/Mutation/aimed.txt names.") var aimed = false
     @Option(help: "Repository.") var root = "."
     @Option(help: "Directory for the copy with mutants.") var into = ".build-mutants"
     @Option(help: "File to append verdicts to. Mutants that the file has are not tried again.") var results = "out/mutants.jsonl"
@@ -29,7 +30,8 @@ import Synchronization
         print("# \(tree.mutants.count) mutants, seed \(seed)")
         fflush(nil)
         let equivalents = try Equivalents(origin.appendingPathComponent("Tests/Mutation/equivalent.txt"))
-        let chosen = choose(from: tree.mutants.filter { !equivalents.contains($0) })
+        let aims = aimed ? try AimedLines(origin.appendingPathComponent("Tests/Mutation/aimed.txt"), tree.mutants) : nil
+        let chosen = choose(from: tree.mutants.filter { !equivalents.contains($0) && aims?.contains($0) ?? true })
         if list {
             for mutant in chosen { print(Self.place(of: mutant), mutant.kind.rawValue, mutant.change) }
             return

@@ -52,3 +52,28 @@ struct Equivalents {
 
     func contains(_ mutant: Mutant) -> Bool { reasons[mutant.key] != nil }
 }
+
+/// Lines of the source whose mutants must be killed: found by a review, not by chance.
+///
+/// A line is `FILE | LINE OF SOURCE | WHAT A TEST MUST NOTICE`. Lines that begin with `#` are comments.
+struct AimedLines {
+    private var lines: Set<String> = []
+
+    /// - Throws: `Failure` if lines have no mutant: the source has changed, and the lines must follow.
+    init(_ file: URL, _ mutants: [Mutant]) throws {
+        let known = Set(mutants.map(Self.line))
+        for text in try String(contentsOf: file, encoding: .utf8).split(separator: "\n") where !text.hasPrefix("#") {
+            let parts = text.components(separatedBy: " | ")
+            guard parts.count == 3 else {
+                throw Failure("\(file.lastPathComponent): expected FILE | LINE OF SOURCE | WHAT A TEST MUST NOTICE, found \(text)")
+            }
+            lines.insert(parts[0] + " | " + parts[1])
+        }
+        let gone = lines.subtracting(known)
+        if !gone.isEmpty { throw Failure("\(file.lastPathComponent): no mutant is in\n\(gone.sorted().joined(separator: "\n"))") }
+    }
+
+    func contains(_ mutant: Mutant) -> Bool { lines.contains(Self.line(mutant)) }
+
+    private static func line(_ mutant: Mutant) -> String { mutant.file + " | " + mutant.text }
+}
