@@ -133,8 +133,9 @@ ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real se
 	else Tests/tally --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. Tests of crashes and
-# forks go on under the thread sanitizer.
+# forks go on under the thread sanitizer. Tests that measure malloc are skipped, also with REQUIRE=1.
 SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
+sanitize: export TEST_REQUIRE :=
 sanitize: swift ## The cache's tests under the address and thread sanitizers; SANITIZED="..." chooses others
 	swift test --disable-xctest --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
 	@mkdir -p out; rm -f out/tsan.*
@@ -145,10 +146,11 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 # What other systems get, compiled and tested here: no volatile memory, no barriers, no source of readings. A build of
 # its own. Tests of what that build leaves out are skipped, also with REQUIRE=1.
 INERT := --scratch-path .build-inert -Xcc -DPLIMSOLL_INERT
+inert: export TEST_REQUIRE :=
 inert: swift ## The tests of the core in the inert build, which macOS and musl have; a second build
 	$(BUILD) --build-tests $(INERT)
 	$(BUILD) --target PlimsollService --scratch-path .build-inert-service -Xcc -DPLIMSOLL_INERT -Xswiftc -DPLIMSOLL_INERT
-	env -u TEST_REQUIRE swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
+	swift test --skip-build $(INERT) --filter '(PlimsollTests|PlimsollLifecycleTests|PlimsollFoundationTests)\.'
 
 # Each run has 5,000 histories of each number of threads, on a new seed.
 histories: $(call built,bundle) ## Histories of caches, tokens and the gate on several threads, checked; RUNS=20 times 15,000

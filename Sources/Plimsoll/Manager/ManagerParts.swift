@@ -139,7 +139,11 @@ package final class ManagerParts: Sendable {
         }
     }
 
-    deinit { tasks.detach() }
+    deinit {
+        tasks.detach()
+        // Caches refer to their meter, and a meter to the caches that make room for others.
+        for meter in [meter, volatileMeter] { meter.share(from: [], lacking: 0) }
+    }
 
     /// Records given-up tasks in the journal. Tasks expired for pressure are left out: `PressureResponse` reports
     /// those with their evidence.

@@ -64,7 +64,9 @@ package final class ChargeMeter: Sendable {
 
     /// Sets the caches above their share, the furthest above first, and the bytes that the others lack.
     func share(from donors: [any SharedPurgeable], lacking: Int) {
-        self.donors.withLock { $0 = donors }
+        // Any cache whose last reference is here goes outside the lock.
+        let before = self.donors.withLock { exchange(&$0, donors) }
+        withExtendedLifetime(before) {}
         reserved.store(max(0, min(lacking, Int.max / 2)), ordering: .relaxed)
     }
 

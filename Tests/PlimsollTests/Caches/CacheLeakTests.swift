@@ -1,3 +1,4 @@
+import CAllocationCounter
 import Foundation
 import TestSupport
 import Testing
@@ -5,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// Memory that caches leave behind. In a process of its own, since other tests allocate too.
-@Suite(.timeLimit(.minutes(5)), .needsLinux) struct CacheLeakTests {
+@Suite(.timeLimit(.minutes(5)), .needsLinux, .needs(allocation_count_works(), "a sanitizer is in front of malloc")) struct CacheLeakTests {
     @Test func `caches that are gone leave no memory behind`() async throws {
         let result = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
             func resident() throws -> Int {

@@ -45,6 +45,7 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
 
     @Test func `a cache below its share grows at the cost of one above, down to the shares`() {
         let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("above", "below", on: meter)
+        defer { meter.share(from: [], lacking: 0) }
         meter.allow(.mebibytes(32), since: .zero)
         Self.fill(caches[0], 0..<400)
         let (above, below) = (caches[0], caches[1])
@@ -65,6 +66,7 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
 
     @Test func `no share is given up for one that has none, or whose item is too large for everyone`() {
         let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("above", "below", on: meter)
+        defer { meter.share(from: [], lacking: 0) }
         meter.allow(.mebibytes(16), since: .zero)
         Self.fill(caches[0], 0..<200)
         caches[0].setShare(8 << 20)
@@ -81,6 +83,7 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
 
     @Test func `caches that make room for each other on several threads come to an end`() async {
         let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("one", "two", on: meter)
+        defer { meter.share(from: [], lacking: 0) }
         meter.allow(.mebibytes(24), since: .zero)
         let done = Counter()
         await withTaskGroup(of: Void.self) { group in

@@ -23,6 +23,37 @@ import Testing
         Dictionary(uniqueKeysWithValues: manager.parts.purgeables.snapshot.map { ($0.name, $0.currentShare) })
     }
 
+    @Test func `caches that share memory are gone with their manager`() {
+        weak var kept: PurgeableCache<Int, Int>?
+        do {
+            let manager = ResourceManager(source: ScriptedPressureSource(), policy: policy)
+            let cache = PurgeableCache<Int, Int>("one") { _, value in value }
+            manager.register(cache)
+            manager.parts.meter.share(from: [cache], lacking: 1)
+            kept = cache
+        }
+        #expect(kept == nil)
+    }
+
+    /// A value that uses the meter when it goes, as a deinit may that inserts into another cache.
+    private final class Lender: Sendable {
+        let meter: ChargeMeter
+        let count: Counter
+        init(_ meter: ChargeMeter, _ count: Counter) { (self.meter, self.count) = (meter, count) }
+        deinit { count.add(meter.makeRoom(1) + 1) }
+    }
+
+    @Test func `the last reference to a cache that shared is not dropped under the meter's lock`() {
+        let meter = ChargeMeter {}, count = Counter()
+        do {
+            let cache = PurgeableCache<Int, Lender>("one") { _, _ in 1 }
+            cache.insert(Lender(meter, count), forKey: 1)
+            meter.share(from: [cache], lacking: 1)
+        }
+        meter.share(from: [], lacking: 0)
+        #expect(count.value == 1)
+    }
+
     @Test func `one cache without a limit learns nothing`() async throws {
         try await RunningManager.run(policy: policy) { running in
             let cache = PurgeableCache<Int, Int>("one") { _, value in value }

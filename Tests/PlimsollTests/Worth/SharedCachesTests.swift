@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// Two caches under one meter, and shares as a manager sets them.
-@Suite struct SharedCachesTests {
+@Suite final class SharedCachesTests {
     private let meter = ChargeMeter {}
     private let first = PurgeableCache<Int, Int>("first") { _, value in value }
     private let second = PurgeableCache<Int, Int>("second") { _, value in value }
@@ -15,6 +15,9 @@ import Testing
         _ = (first.attach(meter), second.attach(meter))
         meter.allow(1000, since: .zero)
     }
+
+    // Ends the circle of caches and meter, as a manager does.
+    deinit { meter.share(from: [], lacking: 0) }
 
     private func share(_ one: Int, _ other: Int) {
         first.setShare(one)

@@ -15,7 +15,7 @@ final class MutantFinder: SyntaxVisitor {
     private let converter: SourceLocationConverter
     private let firstID: Int
     /// Lines whose mutants don't compile.
-    private let excluded: Set<Int>
+    private let excluded: [Int: Exclusion]
 
     /// Calls that end the process, or only tell of something.
     private static let uninteresting: Set = [
@@ -32,7 +32,7 @@ final class MutantFinder: SyntaxVisitor {
     ]
     private static let assignmentSwaps = ["+=": "-=", "-=": "+=", "&+=": "&-=", "&-=": "&+="]
 
-    init(file: String, source: String, tree: SourceFileSyntax, firstID: Int, excluded: Set<Int>) {
+    init(file: String, source: String, tree: SourceFileSyntax, firstID: Int, excluded: [Int: Exclusion]) {
         self.file = file
         self.firstID = firstID
         self.excluded = excluded
@@ -45,7 +45,7 @@ final class MutantFinder: SyntaxVisitor {
     private func add(_ kind: Mutant.Kind, _ node: some SyntaxProtocol, _ original: String, _ replacement: String) -> Int? {
         let line = node.startLocation(converter: converter).line
         let end = node.endLocation(converter: converter).line
-        guard !(line...end).contains(where: excluded.contains) else { return nil }
+        guard !(line...end).contains(where: { excluded[$0]?.covers(kind) ?? false }) else { return nil }
         let text = lines[line - 1], indentation = text.utf8.prefix { $0 == UInt8(ascii: " ") }.count
         let mutant = Mutant(
             id: firstID + mutants.count, kind: kind, file: file, line: line,

@@ -14,8 +14,8 @@ public struct MutatedFile: Sendable {
     ///   - file: path of the file from the root of the repository.
     ///   - module: C module with the switch, `plimsoll_mutant(_:)`.
     ///   - firstID: identifier of the first mutant.
-    ///   - excluded: lines whose mutants don't compile.
-    public init(file: String, source: String, module: String, firstID: Int, excluded: Set<Int> = []) {
+    ///   - excluded: lines whose mutants don't compile, by number.
+    public init(file: String, source: String, module: String, firstID: Int, excluded: [Int: Exclusion] = [:]) {
         let parsed = Parser.parse(source: source)
         // A sequence that can't be folded has operators of the library itself: it stays unfolded and has no mutants.
         let folded = OperatorTable.standardOperators.foldAll(parsed) { _ in }.as(SourceFileSyntax.self) ?? parsed
@@ -41,4 +41,13 @@ public struct MutatedFile: Sendable {
         let header = "import \(module)\n#sourceLocation(file: \"\(file)\", line: 1)\n"
         self.source = header + String(decoding: bytes, as: UTF8.self)
     }
+}
+
+/// The mutants that a line may not have, because they don't compile.
+public enum Exclusion: String, Sendable, Codable {
+    /// Those of arithmetic: bytes times a number has an operator, and divided by one has none.
+    case arithmetic
+    case all
+
+    func covers(_ kind: Mutant.Kind) -> Bool { self == .all || kind == .arithmetic }
 }

@@ -9,7 +9,7 @@ struct MutatedTree {
     /// File of the excluded lines, in the repository, as each build that finds some takes minutes.
     private let known: URL
     /// The text of lines whose mutants don't compile, by file. A change of the source moves lines.
-    private var excluded: [String: Set<String>] = [:]
+    private var excluded: [String: [String: Exclusion]] = [:]
     private var lines: [String: [String]] = [:]
     private var written: Set<String> = []
     /// Number of builds that failed in a file.
@@ -23,7 +23,7 @@ struct MutatedTree {
         (self.origin, self.folder) = (origin, folder)
         known = origin.appendingPathComponent("Tests/Mutation/excluded.json")
         if let data = try? Data(contentsOf: known) {
-            excluded = try JSONDecoder().decode([String: Set<String>].self, from: data)
+            excluded = try JSONDecoder().decode([String: [String: Exclusion]].self, from: data)
         }
     }
 
@@ -31,7 +31,7 @@ struct MutatedTree {
     private func remember() throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-        try (encoder.encode(excluded.mapValues { $0.sorted() }) + Data("\n".utf8)).write(to: known)
+        try (encoder.encode(excluded) + Data("\n".utf8)).write(to: known)
     }
 
     /// Writes the copy and builds its tests. Mutants that don't compile are left out, and the rest is built again.
@@ -46,7 +46,9 @@ struct MutatedTree {
             guard !faults.isEmpty else {
                 throw Failure("building the mutants failed without an error in a file that has some:\n\(output.suffix(4000))")
             }
-            for (file, lines) in faults { excluded[file, default: []].formUnion(lines) }
+            for (file, lines) in faults {
+                for line in lines { excluded[file, default: [:]][line] = excluded[file]?[line] == nil ? .arithmetic : .all }
+            }
             try remember()
             print("# \(faults.values.reduce(0) { $0 + $1.count }) lines have mutants that don't compile; building again")
             fflush(nil)
@@ -68,9 +70,10 @@ struct MutatedTree {
                 let text = String(decoding: data, as: UTF8.self)
                 let lines = text.components(separatedBy: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
                 self.lines[file] = lines
-                let skipped = lines.indices.filter { excluded[file]?.contains(lines[$0]) ?? false }.map { $0 + 1 }
+                let skipped = lines.enumerated().compactMap { index, line in excluded[file]?[line].map { (index + 1, $0) } }
                 let mutated = MutatedFile(
-                    file: file, source: text, module: Self.module, firstID: mutants.count + 1, excluded: Set(skipped))
+                    file: file, source: text, module: Self.module, firstID: mutants.count + 1,
+                    excluded: Dictionary(uniqueKeysWithValues: skipped))
                 mutants += mutated.mutants
                 data = Data(mutated.source.utf8)
             } else if file == "Sources/\(Self.module)/include/\(Self.module).h" {

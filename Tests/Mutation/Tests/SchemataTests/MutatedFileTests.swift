@@ -7,7 +7,7 @@ import Testing
         MutatedFile(file: "A.swift", source: source, module: "M", firstID: 1).mutants.map { "\($0.kind) \($0.change)" }
     }
 
-    private func code(_ source: String, excluded: Set<Int> = []) -> String {
+    private func code(_ source: String, excluded: [Int: Exclusion] = [:]) -> String {
         let file = MutatedFile(file: "A.swift", source: source, module: "M", firstID: 1, excluded: excluded)
         return file.source.split(separator: "\n").dropFirst(2).joined(separator: "\n")
     }
@@ -69,11 +69,15 @@ import Testing
 
     @Test func `excluded lines stay as they are, and identifiers stay without gaps`() {
         let source = "let a = b < c\nlet d = e == f"
-        let file = MutatedFile(file: "A.swift", source: source, module: "M", firstID: 5, excluded: [1])
+        let file = MutatedFile(file: "A.swift", source: source, module: "M", firstID: 5, excluded: [1: .all])
         #expect(file.mutants.map(\.id) == [5] && file.mutants[0].line == 2 && file.mutants[0].text == "let d = e == f")
         #expect(
             file.source == "import M\n#sourceLocation(file: \"A.swift\", line: 1)\n"
                 + "let a = b < c\nlet d = mutatedEqual(5, e , f)")
+    }
+
+    @Test func `a line may lose its mutants of arithmetic alone`() {
+        #expect(code("let a = b < c * 2", excluded: [1: .arithmetic]) == "let a = mutatedLess(1, 2, b , c * (plimsoll_mutant(3) ? 2 + 1 : 2))")
     }
 
     @Test func `a file without mutants is left as it is`() {
