@@ -141,6 +141,8 @@ package final class ManagerParts: Sendable {
 
     deinit {
         tasks.detach()
+        // Caches that outlive the manager learn no more.
+        for entry in purgeables.snapshot { entry.stopSharing() }
         // Caches refer to their meter, and a meter to the caches that make room for others.
         for meter in [meter, volatileMeter] { meter.share(from: [], lacking: 0) }
     }

@@ -35,6 +35,21 @@ import Testing
         #expect(kept == nil)
     }
 
+    @Test func `a cache that outlives its manager learns no more and has no share`() {
+        let cache = PurgeableCache<Int, Int>("one") { _, value in value }
+        do {
+            let manager = ResourceManager(source: ScriptedPressureSource(), policy: policy)
+            manager.register(cache)
+            cache.learn {}
+            cache.insert(1, forKey: 1)
+            _ = cache.endRound(upTo: 1000, at: .zero)
+            cache.setShare(100)
+            #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) > 0)
+        }
+        #expect(cache.counters.sampled.pointee.load(ordering: .relaxed) == 0)
+        #expect(cache.counters.share.pointee.load(ordering: .relaxed) == 0)
+    }
+
     /// A value that uses the meter when it goes, as a deinit may that inserts into another cache.
     private final class Lender: Sendable {
         let meter: ChargeMeter
