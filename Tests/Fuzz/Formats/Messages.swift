@@ -19,7 +19,8 @@ let messageFormats = [
         require(message.problems.count <= NotifyMessage.maximumProblems, "problems are bounded")
         require(message.status.map { !$0.contains("\n") } ?? true, "a status is one line")
         require(message.mainProcess.map { $0 > 0 } ?? true, "a main process has a number")
-        require(message.watchdogInterval.map { $0 > .zero } ?? true, "a watchdog has an interval")
+        // Zero ends the watchdog.
+        require(message.watchdogInterval.map { $0 >= .zero } ?? true, "the interval of a watchdog is not negative")
     },
     Format(name: "service-manager") { bytes in
         let text = String(decoding: bytes, as: UTF8.self)
