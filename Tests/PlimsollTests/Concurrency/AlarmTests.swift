@@ -75,4 +75,27 @@ import Testing
         #expect(heartbeat.beat(.alarms, next: .seconds(1)) == nil)
         #expect(!heartbeat.isLate && heartbeat.running == .seconds(1))
     }
+
+    @Test func `a beat that is late by the tolerance is no gap, and a nanosecond more is one`() {
+        let heartbeat = Heartbeat(time: clock.timekeeper)
+        #expect(heartbeat.beat(.loop, next: .zero) == nil)
+        clock.freeze(for: Heartbeat.tolerance)
+        #expect(heartbeat.beat(.loop, next: .zero) == nil)
+        clock.freeze(for: Heartbeat.tolerance + .nanoseconds(1))
+        #expect(heartbeat.beat(.loop, next: nil) == RunningGap(.frozen, Heartbeat.tolerance + .nanoseconds(1)))
+    }
+
+    @Test func `with a far deadline the thread sleeps between its looks`() async {
+        let reads = Counter(), real = Timekeeper.running
+        let time = Timekeeper {
+            reads.add(1)
+            return real.elapsed()
+        }
+        let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time)), far = alarms.set(.deadline, after: .seconds(3600)) {}
+        let near = alarms.set(.timer, after: .milliseconds(300)) { [calls] in calls.add("near") }
+        await until("the near alarm") { !calls.all.isEmpty }
+        // A look reads the time a few times. A thread that never slept would look thousands of times.
+        #expect(reads.value < 200, "two looks are due, and as many for each stride by which a busy machine is late")
+        for alarm in [far, near] { alarm.cancel() }
+    }
 }

@@ -148,6 +148,14 @@ import Testing
         #expect(governor.lastWasUseless == isUseless)
     }
 
+    @Test(arguments: [(kibibytes: 1023, isUseless: true), (1024, false), (1500, false)])
+    func `T21 a purge that released nothing is useless unless the heap gave back a mebibyte`(kibibytes: Int, isUseless: Bool) {
+        var governor = PurgeGovernor()
+        _ = governor.start(at: .zero, level: .warning, available: nil)
+        governor.finished(report(released: .zero, fall: .kibibytes(kibibytes)), at: .zero, available: nil)
+        #expect(governor.lastWasUseless == isUseless)
+    }
+
     @Test func `K28 trimming takes a twentieth of the time, at the critical level a fifth`() {
         var governor = PurgeGovernor()
         _ = governor.start(at: .zero, level: .warning, available: nil)
@@ -155,6 +163,20 @@ import Testing
         let calm = governor.start(at: .seconds(18), level: .warning, available: nil)
         let urgent = governor.start(at: .seconds(4), level: .critical, available: nil)
         #expect(!calm && urgent)
+    }
+
+    @Test func `K6 two totals of one moment are one read, and half a second is enough between two reads`() {
+        var meter = StallMeter(), plain = StallMeter()
+        meter.add(.zero, at: .zero)
+        meter.add(.milliseconds(500), at: .zero)
+        meter.add(.milliseconds(500), at: .seconds(1))
+        plain.add(.zero, at: .zero)
+        plain.add(.milliseconds(500), at: .seconds(1))
+        #expect(meter.share == plain.share && plain.share > 0)
+        var soon = StallMeter()
+        soon.add(.zero, at: .zero)
+        soon.add(.milliseconds(250), at: .milliseconds(500))
+        #expect(soon.share > 0)
     }
 
     @Test func `T24 caches grow back in steps`() {
