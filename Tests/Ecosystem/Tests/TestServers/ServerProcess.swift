@@ -64,8 +64,8 @@ public final class ServerProcess: Sendable {
 
 /// A running program. A thread of its own waits for the end, so that the kernel's record of the process does not stay.
 ///
-/// Foundation's `Process` is not used: a program started at the same time on another thread may inherit the socket
-/// whose end tells `Process` of the end, which then is not noticed before the other program ends, too.
+/// Foundation's `Process` is not used: it learns of the end by a socket that the program's children inherit, and so
+/// waits for children that outlive the program, such as those of a killed PostgreSQL.
 private final class Child: Sendable {
     /// glibc's `posix_spawn_file_actions_addclosefrom_np` (2.34), which the overlay's headers leave out. A program must
     /// not hold the sockets of other tests, which then would not close.

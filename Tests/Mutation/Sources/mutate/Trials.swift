@@ -90,7 +90,8 @@ struct Trials {
     private func run(
         _ filter: String, mutant: Int, limit: Duration, reached: String? = nil
     ) throws -> (status: Int32, output: String) {
-        var environment = ["MUTANT": "\(mutant)", "NO_COLOR": "1"]
+        // Swift's reporter of crashes may outlive the program, and `Process` then waits for the reporter as well.
+        var environment = ["MUTANT": "\(mutant)", "NO_COLOR": "1", "SWIFT_BACKTRACE": "enable=no"]
         environment["MUTANTS_REACHED"] = reached
         return try Command.run(
             tree.bundle.path, ["--testing-library", "swift-testing", "--filter", filter], environment: environment,
