@@ -102,6 +102,16 @@ import Testing
         #expect(!Self.judge(Self.reading(free: 8)).isTight && Self.judge(below).isTight)
     }
 
+    @Test func `ten seconds after a burst its free memory is room again`() {
+        var room = VolatileRoom()
+        // The first reading begins a span, as `at` is far from zero.
+        #expect(room.judge(Self.reading(free: 100, at: 100), growth: .zero).allowance == .mebibytes(84))
+        for second in 1..<10 {
+            #expect(room.judge(Self.reading(free: 216, at: 100 + Double(second)), growth: .zero).allowance == .mebibytes(84))
+        }
+        #expect(room.judge(Self.reading(free: 216, at: 110), growth: .zero).allowance == .mebibytes(200))
+    }
+
     @Test(arguments: [100, 250, 900]) func `a low value is forgotten after five to ten seconds, at any pace of polls`(milliseconds: Int) {
         var least = RecentLeast(span: .seconds(5))
         #expect(least.add(10, at: .seconds(100)) == 10)

@@ -66,6 +66,14 @@ import Testing
         #expect(useful.asked.count == 3, "what brought something is done again")
     }
 
+    @Test(arguments: [(mebibytes: 9, times: 1), (10, 3), (15, 3)])
+    func `a walk that brings a tenth of what was released is worth another`(mebibytes: Int, times: Int) {
+        let heap = Heap(hole: .bytes(64))
+        var giveBack = HeapGiveBack(heap)
+        for _ in 0..<3 { Self.pass(&giveBack, released: .mebibytes(100), asked: .mebibytes(100), fell: .mebibytes(mebibytes)) }
+        #expect(heap.asked.count == times)
+    }
+
     @Test func `the mean size of holes is known of glibc's heap, and of no other`() {
         // A hole between two blocks that stay.
         let blocks = (0..<3).map { _ in malloc(64 << 10) }
