@@ -47,7 +47,7 @@ public final class ServerProcess: Sendable {
     /// Sends a signal if the program runs, and does not wait.
     public func signal(_ signal: Int32) { _ = child.withLock { $0.signal(signal) } }
 
-    /// Whether the program runs.
+    /// True while the program runs.
     public var isRunning: Bool { child.withLock { $0.isRunning } }
 
     private func end(_ signal: Int32) async -> Int32? {
