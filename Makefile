@@ -72,10 +72,11 @@ demo-lifecycle: $(RELEASE) ## A service taken through its life cycle, and drawn 
 test: swift ## The usual tests, also in a virtual machine; REQUIRE=1: what cannot run here is a failure
 	@Tests/parts --then vm
 
-test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, fuzzing, the inert build, all boots, docs
+test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, fuzzing, inert build, all boots, docs, soak
 	@Tests/parts --also $(RELEASE) $(SHOP) $(BENCH) --then allocators vm ALL=1 CONFIGURATION=release \
 		TORTURE_READS=2000000
 	@$(MAKE) --no-print-directory inert sanitize histories sim fuzz docs
+	@$(MAKE) --no-print-directory soak MINUTES="$${MINUTES:-10}"
 
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
@@ -167,10 +168,12 @@ mutants: swift ## Decisions changed one at a time: which changes do no tests not
 	@mkdir -p out; Tests/Mutation/.build/release/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1} $(if $(AIMED),--aimed)
 
 # The library on simulated threads: its thread functions are replaced when the program is linked. In a build of its own,
-# optimized, without checks of exclusive access, and with internal names visible.
+# optimized, without checks of exclusive access, and with internal names visible. One thread runs at a time, so counts of
+# references need no atomic instructions, and calls into the runtime are shorter where it is linked statically.
 SIMULATED := plimsoll_thread_start plimsoll_parker_make plimsoll_parker_free plimsoll_park plimsoll_unpark
 sim: swift ## Fleets of units and a supervisor on simulated threads and time: HOURS=20000 SEED=1
 	@PLIMSOLL_SIM=1 $(BUILD) -c release -Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=unchecked \
+		-Xswiftc -Xfrontend -Xswiftc -assume-single-threaded --static-swift-stdlib \
 		--scratch-path .build-sim --product plimsoll-sim \
 		$(foreach name,$(SIMULATED),-Xlinker --wrap=$(name)) >&2
 	@Tests/Simulation/run .build-sim/release/plimsoll-sim "$${HOURS:-20000}" "$${SEED:-1}"

@@ -324,6 +324,9 @@ void simulated_print_threads(void) {
 
 #define SWIFT_CC __attribute__((swiftcall))
 
+// Of the Swift runtime, for executors of one's own.
+extern void *swift_task_enqueueGlobal_hook, *swift_task_enqueueGlobalWithDelay_hook;
+
 static SWIFT_CC void enqueue_global(void *job, SWIFT_CC void (*original)(void *)) {
     (void)original;
     enqueue_job(job);
@@ -339,8 +342,8 @@ void simulated_begin(uint64_t seed, void (*enqueue)(void *job)) {
     (chance = seed, world_chance = ~seed, enqueue_job = enqueue);
     current = add(NULL, "main");
     current->pointer = thread_pointer();
-    *(void **)dlsym(RTLD_DEFAULT, "swift_task_enqueueGlobal_hook") = (void *)enqueue_global;
-    *(void **)dlsym(RTLD_DEFAULT, "swift_task_enqueueGlobalWithDelay_hook") = (void *)enqueue_later;
+    swift_task_enqueueGlobal_hook = (void *)enqueue_global;
+    swift_task_enqueueGlobalWithDelay_hook = (void *)enqueue_later;
 }
 
 /// Waits until a lock is free: its word is zero.
