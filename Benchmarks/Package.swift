@@ -1,7 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own: what is measured with never reaches those who use the library, and calls here cross a module boundary as theirs do.
+// A separate package: the tools for measuring never reach users of the library, and calls here cross a module boundary
+// as the calls of users do.
 
 let rules: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
@@ -16,7 +17,7 @@ let package = Package(
     dependencies: [
         .package(name: "plimsoll", path: ".."),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        // No traits: its interposers of malloc and of the runtime would be measured with.
+        // No traits: the package's interposers of malloc and of the runtime would be part of the measurement.
         .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: []),
     ],
     targets: [
@@ -34,7 +35,7 @@ let package = Package(
         .testTarget(
             name: "CacheBenchTests", dependencies: ["CacheBench"], path: "Tests/CacheBenchTests", swiftSettings: rules),
 
-        // Its plug-in looks for targets in a directory named Benchmarks, which is this one.
+        // The plug-in of the package looks for targets in a directory named Benchmarks, which is this one.
         .executableTarget(
             name: "CacheMicro",
             dependencies: [

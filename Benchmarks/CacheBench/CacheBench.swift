@@ -12,13 +12,13 @@ struct CacheBench: ParsableCommand {
             PurgeStallCommand.self,
         ])
 
-    /// A row that is measured for the record: `figure NAME VALUE UNIT`.
+    /// Prints a measured row for the record: `figure NAME VALUE UNIT`.
     static func figure(_ name: String, _ value: Double, _ unit: String) {
         Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)")
     }
 }
 
 extension Duration {
-    /// The library's own is not for other packages.
+    /// The duration in seconds. The library's own conversion is not public.
     var inSeconds: Double { Double(components.seconds) + Double(components.attoseconds) / 1e18 }
 }

@@ -1,9 +1,11 @@
 import Benchmark
 import Plimsoll
 
-/// Operations of `PurgeableCache` one by one: instructions, time, memory. `swift package benchmark` runs them; `make bench-micro` for short.
+/// Measures operations of `PurgeableCache` one by one: instructions, time, memory. `swift package benchmark` runs them,
+/// `make bench-micro` in short.
 ///
-/// No counts of `malloc`: they need an interposer, which is left out. Instructions are counted where the processor's counters can be had, seldom in virtual machines.
+/// No counts of `malloc`: these need an interposer, which is left out. Instructions are counted where the processor's
+/// counters are available, which is rare in virtual machines.
 let benchmarks: @Sendable () -> Void = {
     Benchmark.defaultConfiguration = .init(
         metrics: [.instructions, .cpuTotal, .wallClock, .throughput, .peakMemoryResident], warmupIterations: 3,
@@ -20,7 +22,8 @@ let benchmarks: @Sendable () -> Void = {
         return cache
     }
 
-    /// A place in `keys`, the k-th with a frequency of about 1 / k: a power of two, each as likely, and a number of steps below it.
+    /// Returns a place in `keys`, the k-th with a frequency of about 1 / k: a power of two, each as likely, minus a
+    /// random number of steps.
     func zipfPlace(_ random: inout UInt64) -> Int {
         random = random &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
         let power = 1 << Int((random >> 58) % 17)

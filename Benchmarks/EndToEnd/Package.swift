@@ -1,8 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// One real service, with and without the library, under a real limit. A package of its own, because the first build of a web framework takes
-/// minutes.
+/// One real service, with and without the library, under a real limit. A separate package, because the first build of a
+/// web framework takes minutes.
 let rules: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
@@ -23,7 +23,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     ],
     targets: [
-        // The load, the runs and the report. Without the framework, so that its tests build in seconds.
+        // The load, the runs and the report, without the framework, so that the tests build in seconds.
         .target(name: "Comparing", dependencies: ["CEpoll"], swiftSettings: rules),
         .target(name: "CEpoll"),
         // The service, and the commands.

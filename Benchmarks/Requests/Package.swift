@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// Memory by request: a web service with budgets, linked with jemalloc. A package of its own, because linking needs
+/// Memory by request: a web service with budgets, linked with jemalloc. A separate package, because linking needs
 /// libjemalloc-dev.
 let rules: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
@@ -35,7 +35,7 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),
-        // A server that knows nothing of the library.
+        // A server that does not use the library.
         .executableTarget(
             name: "WebServer",
             dependencies: [

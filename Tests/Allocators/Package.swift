@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// Programs to be linked, preloaded and instrumented in every way that decides who owns malloc; `matrix` runs them.
+// Programs that are linked, preloaded and instrumented in all ways that affect the owner of malloc. `matrix` runs them.
 let package = Package(
     name: "allocators",
     dependencies: [.package(name: "plimsoll", path: "../..")],

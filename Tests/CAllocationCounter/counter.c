@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stddef.h>
 
-// A sanitizer brings a malloc of its own, which must stay in front.
+// A sanitizer has a separate malloc, which must stay in front.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
 #define SANITIZED 1
@@ -17,7 +17,7 @@ uint64_t allocation_count(void) { return 0; }
 
 #else
 
-// glibc's own entry points, which stay reachable behind ours.
+// glibc's own entry points, which stay reachable behind the functions below.
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

@@ -5,7 +5,7 @@
 
 bool become_subreaper(void) { return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0; }
 
-// A sanitizer has calls of its own in front of these.
+// A sanitizer has its own functions in front of these.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
 #define SANITIZED 1
@@ -35,7 +35,7 @@ void faults_disarm(void) {}
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Zero for none. A process that this thread starts has copies, and fails on.
+// Zero for no failure. A forked child of this thread has copies, and its calls continue to fail.
 static _Thread_local long failing, calls;
 static _Thread_local int failure;
 static _Thread_local bool is_sticky;
@@ -58,9 +58,9 @@ static bool fails(void) {
     return true;
 }
 
-// The system call function itself, as this program has another of that name.
+// The system call function of the C library, as this program has another function with that name.
 static long real(long number, long a, long b, long c, long d, long e, long f) {
-    // Relaxed: whoever finds none looks for the same one.
+    // Relaxed: all threads that find no function look up the same one.
     static _Atomic(long (*)(long, ...)) found;
     long (*call)(long, ...) = atomic_load_explicit(&found, memory_order_relaxed);
     if (!call) {
@@ -70,7 +70,8 @@ static long real(long number, long a, long b, long c, long d, long e, long f) {
     return call(number, a, b, c, d, e, f);
 }
 
-// On the thread that joined, whoever arms them. What is armed is written before `is_armed`, which publishes the rest (release, acquire).
+// True on the thread that has joined. Any thread may arm the failures. The values of `armed` are written before
+// `is_armed`, which publishes the rest (release, acquire).
 static _Thread_local bool has_joined;
 static struct {
     _Atomic bool is_armed;
@@ -96,7 +97,7 @@ void faults_disarm(void) {
     for (int call = 0; call < FAULT_KINDS; call++) atomic_store_explicit(&armed[call].is_armed, false, memory_order_release);
 }
 
-// 1 if this call is to fail, with errno set; -1 if it is to be cut short.
+// Returns 1 if this call is to fail, with errno set, and -1 if the call is to be cut short.
 int faults_meet(enum fault_call call) {
     if (!has_joined || !atomic_load_explicit(&armed[call].is_armed, memory_order_acquire)) return 0;
     long before = atomic_fetch_add(&armed[call].count, 1) + 1 - armed[call].nth;

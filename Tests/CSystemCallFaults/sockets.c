@@ -22,7 +22,7 @@ bool socket_faults_end(void) { return false; }
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Zero for none.
+// Zero for no failure.
 static _Thread_local long failing, calls;
 static _Thread_local int failure;
 static _Thread_local bool is_sticky;
@@ -47,7 +47,7 @@ static bool fails(void) {
     return true;
 }
 
-// By one of the two ways to say that a call is to fail.
+// Returns true if either of the two fault mechanisms orders a failure of the call.
 static bool fails_as(enum fault_call call) { return fails() || faults_meet(call) > 0; }
 
 int accept4(int file, struct sockaddr *address, socklen_t *length, int flags) {
@@ -85,7 +85,7 @@ ssize_t send(int file, const void *bytes, size_t count, int flags) {
 ssize_t recvmsg(int file, struct msghdr *message, int flags) {
     int met = faults_meet(FAULT_RECVMSG);
     if (fails() || met > 0) return -1;
-    // A short read: of what has come, one byte.
+    // A short read takes one byte of the received bytes.
     bool is_short = met < 0 || (failure == 0 && is_due());
     if (is_short && message->msg_iovlen > 0 && message->msg_iov[0].iov_len > 1) message->msg_iov[0].iov_len = 1;
     return syscall(SYS_recvmsg, file, message, flags);

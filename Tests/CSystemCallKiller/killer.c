@@ -72,7 +72,8 @@ void mark_phase_over(pid_t thread) { syscall(SYS_tgkill, getpid(), thread, SIGST
 pid_t calling_thread(void) { return (pid_t)syscall(SYS_gettid); }
 
 long kill_thread_at_system_call(pid_t process, pid_t thread, int go, long nth) {
-    // Only this thread is traced: neither what it forks nor its siblings, so no unit and no guard ever stops or dies with the tracer.
+    // Only this thread is traced: neither its forked processes nor its siblings, so no unit and no guard ever stops or
+    // dies with the tracer.
     if (ptrace(PTRACE_SEIZE, thread, NULL, (void *)(ptrdiff_t)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL)) != 0) return -1000 - errno;
     if (ptrace(PTRACE_INTERRUPT, thread, NULL, NULL) != 0) return -1000 - errno;
     long result = -2;
@@ -85,7 +86,7 @@ long kill_thread_at_system_call(pid_t process, pid_t thread, int go, long nth) {
         if (!WIFSTOPPED(status)) return -2;
         int signal = WSTOPSIG(status), deliver = 0;
         if (status >> 16 == PTRACE_EVENT_STOP) {
-            // The stop that was asked for: from here on calls are counted.
+            // The stop that the interrupt has requested: from here on calls are counted.
             if (!counting && write(go, "go\n", 3) != 3) result = -1000 - EPIPE;
             counting = true;
         } else if (signal == (SIGTRAP | 0x80)) {
@@ -100,7 +101,7 @@ long kill_thread_at_system_call(pid_t process, pid_t thread, int go, long nth) {
         }
         if (result != -2) {
             kill(process, SIGKILL);
-            // The first thread is left to whoever waits for the process.
+            // The first thread is left to the process that waits for the whole process.
             if (thread != process) while (waitpid(thread, &status, __WALL) == thread && WIFSTOPPED(status)) {}
             return result;
         }

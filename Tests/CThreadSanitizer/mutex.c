@@ -1,7 +1,7 @@
 // Tells the thread sanitizer how a contended `Synchronization.Mutex` orders its critical sections.
 //
-// On Linux such a mutex is a futex with priority inheritance. Without contention a client locks and unlocks it by
-// atomic operations of its own, which the sanitizer sees. With contention the kernel does (FUTEX_LOCK_PI), within
+// On Linux such a mutex is a futex with priority inheritance. Without contention a client locks and unlocks the mutex
+// by atomic operations, which the sanitizer sees. With contention the kernel locks and unlocks (FUTEX_LOCK_PI), within
 // functions of the standard library, which is not instrumented. The functions here take the names of those functions,
 // so calls of this program arrive here first.
 #if defined(__linux__) && defined(__has_feature)

@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// The least program that uses the library: what it weighs.
+// The smallest program that uses the library, for a measurement of the size.
 let package = Package(
     name: "minimal",
     dependencies: [.package(name: "plimsoll", path: "../..")],

@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// Mutation tests of the main package. A package of its own, because the generator needs swift-syntax.
+/// Mutation tests of the main package. The package is separate because the generator needs swift-syntax.
 let package = Package(
     name: "plimsoll-mutation",
     platforms: [.macOS(.v15)],

@@ -2,14 +2,14 @@ import Foundation
 import PlimsollFoundation
 import Synchronization
 
-/// Counts its own that are alive.
+/// A count of the living objects of one test.
 final class Census: Sendable {
     private let count = Atomic<Int>(0)
     var alive: Int { count.load(ordering: .relaxed) }
     fileprivate func add(_ change: Int) { count.wrappingAdd(change, ordering: .relaxed) }
 }
 
-/// An object that is counted while it lives.
+/// An object counted while alive.
 final class Citizen: NSObject, Sendable {
     let number: Int
     private let census: Census
@@ -29,7 +29,7 @@ final class Citizen: NSObject, Sendable {
     }
 }
 
-/// A delegate that writes down what it is told, and then does something.
+/// A delegate that records each evicted object, and then runs a closure.
 final class Witness<Key, Value>: MemoryCacheDelegate {
     private let numbers = Mutex<[Int]>([])
     private let number: @Sendable (Value) -> Int

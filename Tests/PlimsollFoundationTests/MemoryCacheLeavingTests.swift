@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What becomes of objects that leave, and who is notified.
+/// Objects that leave a cache, and the notifications about them.
 @Suite(.timeLimit(.minutes(5))) struct MemoryCacheLeavingTests {
     typealias Citizens = MemoryCache<NSNumber, Citizen>
 
@@ -59,7 +59,7 @@ import Testing
 
     @Test func `T2 the delegate may use the cache in any way`() {
         let (cache, witness) = watched(limit: 4) { cache, citizen in
-            #expect(cache.object(forKey: NSNumber(value: citizen.number)) == nil, "it has left already")
+            #expect(cache.object(forKey: NSNumber(value: citizen.number)) == nil, "the object has left already")
             switch citizen.number {
             case 0: cache.setObject(citizen, forKey: -1)
             case 1: cache.removeObject(forKey: 2)
@@ -164,9 +164,10 @@ import Testing
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `purgeable data with pages taken by the kernel counts as missing`() {
+    func `purgeable data with pages reclaimed by the kernel counts as missing`() {
         let cache = MemoryCache<NSString, PurgeableData>()
-        // More pages than can escape at once, standing in another processor's list of pages to be sorted in (mm/swap.c).
+        // More pages than the kernel can miss because they are still in another processor's list of pages to be sorted
+        // in (mm/swap.c).
         let kept = PurgeableData(data: Data(repeating: 1, count: 1_000_000)), taken = PurgeableData(data: Data(repeating: 2, count: 1_000_000))
         cache.setObject(kept, forKey: "kept")
         cache.setObject(taken, forKey: "taken")
@@ -174,7 +175,7 @@ import Testing
         #expect(cache.object(forKey: "taken") === taken)
         taken.buffer.reclaim()
         kept.buffer.reclaim()
-        #expect(cache.object(forKey: "kept") === kept, "it is accessed")
+        #expect(cache.object(forKey: "kept") === kept, "the data is accessed")
         #expect(cache.object(forKey: "taken") == nil && cache.count == 1)
     }
 

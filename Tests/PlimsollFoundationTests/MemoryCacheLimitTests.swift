@@ -5,7 +5,7 @@ import PlimsollTesting
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct MemoryCacheLimitTests {
-    /// A cache with `count` numbers in it, each at a cost of ten.
+    /// Returns a cache with `count` numbers, each at a cost of ten.
     func filled(_ count: Int, limit: Int = 0, costLimit: Int = 0) -> MemoryCache<Int, Int> {
         let cache = MemoryCache<Int, Int>()
         cache.countLimit = limit
@@ -36,7 +36,7 @@ import Testing
         #expect(cache.count == 10 && cache.totalCost == 10)
         for number in 50..<60 { cache.setObject(number, forKey: number, cost: 40) }
         #expect(cache.count <= 10 && cache.totalCost <= 100 && cache.object(forKey: 59) == 59)
-        // What costs nothing is bound by number only.
+        // Objects without a cost are bounded by number only.
         for number in 100..<200 { cache.setObject(number, forKey: number) }
         #expect(cache.count == 10)
     }
@@ -99,7 +99,7 @@ import Testing
             #expect(cache.count == 10 && cache.totalCost == 100 && (0..<10).allSatisfy { cache.object(forKey: $0) == $0 + round })
         }
         #expect(cache.statistics.evictions == 0)
-        // A replacement that costs more evicts what it needs.
+        // A replacement that costs more evicts as many entries as needed.
         #expect(cache.setObject(7, forKey: 0, cost: 55) && cache.object(forKey: 0) == 7 && cache.totalCost <= 100 && cache.count == 5)
     }
 }

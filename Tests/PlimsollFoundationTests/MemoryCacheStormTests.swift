@@ -9,14 +9,14 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct MemoryCacheStormTests {
     typealias Citizens = MemoryCache<NSNumber, Citizen>
 
-    /// Numbers that come once each.
+    /// A source of numbers, each of which comes once.
     private final class Serial: Sendable {
         private let last = Atomic<Int>(0)
         func next() -> Int { last.add(1, ordering: .relaxed).newValue }
     }
 
-    /// Checked against a dictionary of what was last set under each key: what comes back is that or nothing, nothing is lost but by limit or release, and
-    /// every object that left is accounted for.
+    /// Checks against a dictionary of the last object set under each key. A look-up returns that object or nothing,
+    /// objects are lost only by a limit or a release, and every object that left is accounted for.
     @Test func `the limits hold after every call in random sequences`() {
         var evictions = 0, refusals = 0
         for seed in seeds(0..<60) {
@@ -56,7 +56,7 @@ import Testing
             let left = (0..<60).compactMap { cache.object(forKey: $0 as NSNumber)?.number }
             #expect(left.count == cache.count && Set(left).isSubset(of: model.values), "seed \(seed)")
             #expect(Set(left).isDisjoint(with: witness.evicted) && Set(witness.evicted).count == witness.evicted.count, "seed \(seed)")
-            #expect(model.values.allSatisfy { left.contains($0) || witness.evicted.contains($0) }, "seed \(seed): lost without a word")
+            #expect(model.values.allSatisfy { left.contains($0) || witness.evicted.contains($0) }, "seed \(seed): lost without a notification")
             evictions += witness.evicted.count
         }
         if !hasChosenSeed { #expect(evictions > 1000 && refusals > 10, "the properties were never exercised") }
@@ -88,7 +88,8 @@ import Testing
                                 let number = made.next()
                                 cache.setObject(Citizen(number, census), forKey: key, cost: number % 90)
                             }
-                            // Never more than the greatest limits there were; objects under way between threads are in no cache.
+                            // Never more than the greatest limits so far. Objects that threads hold at the moment are
+                            // in no cache.
                             if cache.count > 50 || cache.totalCost > 2000 { Issue.record("seed \(seed): \(cache.count) objects, \(cache.totalCost)") }
                         }
                     }
@@ -115,7 +116,7 @@ import Testing
         #expect(cache.setObject(Citizen(), forKey: "last") && cache.object(forKey: "last") != nil && cache.count == 1)
     }
 
-    /// O(1): what an insert costs is counted in comparisons of keys, as time is no measure in a test.
+    /// O(1): counts the comparisons of keys in an insert, because time is no measure in a test.
     @Test func `an insert compares a handful of keys, for any number and cost of entries`() {
         final class Compared: NSObject {
             static let comparisons = Atomic<Int>(0)

@@ -147,7 +147,7 @@ import Testing
             group.addTask { try await manager.run() }
             source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
             await source.waitUntilIdle()
-            // The pass is over when it is reported.
+            // The pass is over once the report exists.
             await until { manager.reports.contains(where: { $0.action == .release }) }
             #expect(cache.statistics.purged > 0 && cache.heldBytes == cache.totalCost)
             #expect(!empty.setObject(NSData(), forKey: "a", cost: 1 << 30) && empty.count == 0 && empty.totalCost == 0)
@@ -159,6 +159,6 @@ import Testing
 }
 
 extension NSString {
-    /// A text of one's own; a literal may be the same object each time.
+    /// Creates a separate object for a text. A literal may be the same object each time.
     convenience init(_ text: String) { self.init(string: text) }
 }

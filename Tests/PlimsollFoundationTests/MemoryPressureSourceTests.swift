@@ -21,7 +21,7 @@ import Testing
         /// Rehearses `level`, and returns when the sources have received the level.
         func reach(_ level: PressureLevel) async {
             running.manager.simulate(level, for: .seconds(86_400))
-            // Announcements of one level rest: time moves on until the level is announced.
+            // Repeated announcements of one level pause: the clock moves until the level is announced.
             await until("\(level)") {
                 await running.available(.mebibytes(900), after: .seconds(1))
                 return posted.all.last == level
@@ -42,7 +42,7 @@ import Testing
 
     private typealias Events = TestSupport.Log<DispatchSource.MemoryPressureEvent>
 
-    /// An active source that notes its events.
+    /// Returns an active source that logs events.
     private func noting(
         _ mask: DispatchSource.MemoryPressureEvent, on queue: DispatchQueue?, in events: Events
     ) -> any DispatchSourceMemoryPressure {
@@ -267,14 +267,14 @@ import Testing
     }
 }
 
-/// A source in a lock.
+/// A source kept in a lock.
 // Unchecked: the source is only kept.
 private struct SendableSource: @unchecked Sendable {
     let source: any DispatchSourceMemoryPressure
     init(_ source: any DispatchSourceMemoryPressure) { self.source = source }
 }
 
-/// The snippets of docs/Adapters.md. The first is a class as it stands on a Mac.
+/// The snippets of docs/Adapters.md. The first is a class as written on a Mac.
 final class TrimsOnPressure {
     private let source: any DispatchSourceMemoryPressure
 

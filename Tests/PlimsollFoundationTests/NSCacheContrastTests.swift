@@ -2,10 +2,11 @@ import Foundation
 import PlimsollFoundation
 import Testing
 
-/// What NSCache of swift-corelibs-foundation does (Swift 6.3), beside what MemoryCache does. Each is a known issue of Foundation: where it is
-/// mended there the test fails, and `docs/MigratingFromNSCache.md` loses a line.
+/// NSCache of swift-corelibs-foundation (Swift 6.3) beside MemoryCache. Each difference is a known issue of Foundation:
+/// the test fails where the issue is fixed, and `docs/MigratingFromNSCache.md` then loses a line.
 ///
-/// One is not shown, as it would hang: NSCache calls its delegate under a lock that is not recursive, and so cannot be used there.
+/// One issue has no test, because the test would hang: NSCache calls its delegate under a lock that is not recursive,
+/// so a delegate cannot use the cache.
 @Suite struct NSCacheContrastTests {
     @Test func `NSCache evicts the newest among equal costs`() {
         let theirs = NSCache<NSNumber, NSNumber>(), ours = MemoryCache<NSNumber, NSNumber>()
@@ -32,7 +33,7 @@ import Testing
         cache = nil
         memoryCache = nil
         #expect(ours.alive == 0)
-        withKnownIssue("entries refer to each other") { #expect(theirs.alive == 0) }
+        withKnownIssue("the entries refer to each other") { #expect(theirs.alive == 0) }
     }
 
     @Test func `NSCache ignores a lowered limit until the next set`() {
@@ -44,7 +45,7 @@ import Testing
         theirs.countLimit = 5
         ours.countLimit = 5
         #expect(ourCensus.alive == 5)
-        withKnownIssue("nothing happens") { #expect(census.alive == 5) }
+        withKnownIssue("the limit has no effect") { #expect(census.alive == 5) }
         theirs.removeAllObjects()
     }
 
@@ -70,6 +71,6 @@ import Testing
         theirs.setObject(1, forKey: Name("a"))
         ours.setObject(1, forKey: Name("a"))
         #expect(ours.object(forKey: Name("a")) == 1)
-        withKnownIssue("only the same object finds it again") { #expect(theirs.object(forKey: Name("a")) == 1) }
+        withKnownIssue("only the same object finds the entry") { #expect(theirs.object(forKey: Name("a")) == 1) }
     }
 }

@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `the kernel takes purgeable data between accesses only, and never in part`() {
+    func `the kernel reclaims purgeable data between accesses only, and never in part`() {
         let bytes = Data(repeating: 5, count: 1_000_000), data = PurgeableData(data: bytes)
         data.buffer.reclaim()
         #expect(data.data == bytes)
@@ -43,14 +43,15 @@ import Testing
         data.buffer.reclaim()
         #expect(data.data == bytes && !data.isContentDiscarded())
         data.endContentAccess()
-        // More than can escape at once, standing in another processor's list of pages to be sorted in (mm/swap.c).
+        // More pages than the kernel can miss because they are still in another processor's list of pages to be sorted
+        // in (mm/swap.c).
         data.buffer.reclaim(pages: 7..<107)
         #expect(data.isContentDiscarded() && data.data == nil)
         #expect(data.buffer.noticeDrops() > .zero, "a manager is still notified")
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `Data in place keeps the kernel off for as long as a reference exists`() {
+    func `the kernel reclaims no content while a reference to Data in place exists`() {
         let bytes = Data(repeating: 5, count: 300_000), data = PurgeableData(data: bytes)
         data.endContentAccess()
         var kept = data.withData { $0 }
@@ -60,7 +61,7 @@ import Testing
         data.buffer.reclaim()
         data.discardContentIfPossible()
         #expect(slice == bytes.dropFirst(100) && !data.isContentDiscarded())
-        // Writing to a copy while another reference is there copies.
+        // A write to a copy makes a copy of the bytes while another reference exists.
         let first = data.withData { whole in
             var own = whole
             own[0] = 9
@@ -94,7 +95,7 @@ import Testing
         let manager = ResourceManager(source: ScriptedPressureSource())
         let data = PurgeableData(length: 1 << 20, name: "frame")
         let registration = manager.register(data.buffer)
-        #expect((manager.release() as ActionReport).releasedVolatile == .zero && !data.isContentDiscarded(), "it is accessed")
+        #expect((manager.release() as ActionReport).releasedVolatile == .zero && !data.isContentDiscarded(), "the data is accessed")
         data.endContentAccess()
         #expect((manager.release() as ActionReport).releasedVolatile == .mebibytes(1) && data.isContentDiscarded())
         registration.cancel()

@@ -63,7 +63,7 @@ import Testing
             await log.contains("work \(leaves)")
             timer.cancel()
         }
-        // Both queues ran on, and neither release has ended the process, as that of a suspended source or queue does.
+        // Both queues ran on, and neither release ended the process. The release of a suspended source or queue would.
         #expect(log.all == ["work true", "work false"])
     }
 
@@ -150,7 +150,7 @@ import Testing
     }
 }
 
-/// What was seen, in order.
+/// The observed events, in order.
 final class Log: Sendable {
     private let lines = Mutex<[String]>([])
     func add(_ line: String) { lines.withLock { $0.append(line) } }

@@ -60,10 +60,10 @@ import Testing
         #expect(onDisk > 5000 && cache.currentDiskUsage == onDisk && has(0..<5, cache) == Array(0..<5))
     }
 
-    @Test func `any other URLCache is emptied whole, and goes on`() {
+    @Test func `any other URLCache is emptied completely, and stays usable`() {
         let cache = URLCache(memoryCapacity: 1 << 20, diskCapacity: 1 << 20, diskPath: folder.path)
         manager.register(cache)
-        // Twice: what a plain one would not survive if its capacity were lowered.
+        // Request 0 twice: a plain URLCache would not survive that if its capacity were lowered.
         for number in [0, 0, 1, 2] { Self.store(number, in: cache, .allowed) }
         #expect((manager.release(1) as ActionReport).released > .bytes(3000) && cache.currentMemoryUsage == 0 && has(0..<5, cache) == [])
         Self.store(7, in: cache)
@@ -78,7 +78,7 @@ import Testing
         #expect(has(0..<8, cache) == [6, 7] && cache.memoryCapacity == 10_000)
         for number in 0..<40 { Self.store(number, in: cache, bytes: 2000) }
         #expect(cache.currentMemoryUsage == 10_000 || has(0..<40, cache).last == 39)
-        // What may not be kept changes nothing; what is too large takes its outdated forerunner with it.
+        // A response that may not be kept changes nothing. A response that is too large removes the outdated one.
         Self.store(39, in: cache, .notAllowed)
         #expect(has(39..<40, cache) == [39])
         Self.store(39, in: cache, bytes: 20_000)
@@ -107,7 +107,7 @@ import Testing
     }
 
     @Test func `a plain URLCache crashes on evicting after one request was stored twice`() async {
-        // The process that crashes can't clear up.
+        // The process that crashes cannot clean up.
         defer { try? FileManager.default.removeItem(atPath: NSTemporaryDirectory() + "plimsoll-urlcache-of-one-that-crashes") }
         await withKnownIssue("the list of what is oldest has the request twice, the table once") {
             await #expect(processExitsWith: .success) {
@@ -125,6 +125,6 @@ import Testing
             other = URLRequest(url: try #require(URL(string: "https://host/a?page=2")))
         let response = HTTPURLResponse(url: one.url!, statusCode: 200, httpVersion: nil, headerFields: nil)!
         cache.storeCachedResponse(CachedURLResponse(response: response, data: Data(count: 10), storagePolicy: .allowedInMemoryOnly), for: one)
-        withKnownIssue("the answer to another question") { #expect(cache.cachedResponse(for: other) == nil) }
+        withKnownIssue("the response to another request") { #expect(cache.cachedResponse(for: other) == nil) }
     }
 }

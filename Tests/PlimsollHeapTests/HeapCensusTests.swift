@@ -16,7 +16,7 @@ struct HeapCensusTests {
         Dictionary(census.rows.map { ($0.name, $0) }) { first, _ in first }
     }
 
-    /// Takes a census on a thread of its own, which may block.
+    /// Takes a census on a separate thread, which may block.
     private func census() async throws -> HeapCensus {
         try await withCheckedThrowingContinuation { done in
             precondition(Thread.start("census") { done.resume(with: Result { try HeapCensus.take() }) })
@@ -32,7 +32,7 @@ struct HeapCensusTests {
         withExtendedLifetime(planted) {}
     }
 
-    @Test func `elements of storage are told from the room for elements`() async throws {
+    @Test func `a census distinguishes elements of storage from spare capacity`() async throws {
         struct Odd { var first: Int32, second: Int8 }
         var array: [Odd] = []
         array.reserveCapacity(1000)
@@ -53,7 +53,7 @@ struct HeapCensusTests {
         let object = PlantedSub(), value = Captured(), texts = ["a": [1.5]] as [String: [Double]], pair: (Int, UInt8)? = (1, 2)
         weak let held = object
         var changed = 1
-        // The runtime's own parser of such names ends the process at the generic one.
+        // The runtime's own parser of such names ends the process at the generic closure.
         let closures: [() -> Int] = [
             { object.more.0 + value.numbers.0 }, { texts.count + (pair?.0 ?? 0) }, { held == nil ? 1 : 2 },
             {
@@ -70,7 +70,7 @@ struct HeapCensusTests {
     @Test func `freed objects are not counted`() async throws {
         final class Freed { var words = (1, 2, 3) }
         var objects = (0..<3000).map { _ in Freed() }
-        // Holes between the rest: some blocks go to lists of free ones of each sort.
+        // Holes between the other blocks: some blocks go to free lists of each sort.
         for index in stride(from: 2999, through: 0, by: -3) { objects.remove(at: index) }
         let found = try await census().rows.first { $0.name.hasSuffix("Freed") }
         #expect(found?.count == 2000)
@@ -81,14 +81,14 @@ struct HeapCensusTests {
         let owners = (0..<50).map { _ in PlantedOwner(bytes: 100_000) }
         let census = try await census(), row = rows(census)[censusName(PlantedOwner.self)]
         guard census.way == .chunks else { return #expect(row?.ownedBytes == 0) }
-        // A word that another object has kept of an earlier block at the same place may claim one or two.
+        // Another object may claim one or two blocks by an old pointer to an earlier block at the same place.
         let owned = row?.ownedBlocks ?? 0, bytes = row?.ownedBytes ?? 0
         #expect(row?.count == 50 && (45...50).contains(owned), "\(row?.count ?? 0) objects own \(owned)")
         #expect((owned * 100_000..<owned * 110_000).contains(bytes), "\(bytes)")
         withExtendedLifetime(owners) {}
     }
 
-    @Test func `of very many blocks without a name a sample stands for all`() async throws {
+    @Test func `a sample stands for a very large number of blocks without a name`() async throws {
         let owners = (0..<120_000).map { _ in PlantedOwner(bytes: 100) }
         let census = try await census(), row = rows(census)[censusName(PlantedOwner.self)]
         guard census.way == .chunks else { return #expect(row?.ownedBytes == 0) }
@@ -98,13 +98,15 @@ struct HeapCensusTests {
         withExtendedLifetime(owners) {}
     }
 
-    // A cache of small blocks that is empty, filled in part, full, and one that had no room.
-    @Test(arguments: [0, 1, 6, 7, 8, 20]) func `chunks are told whatever a thread keeps free of small blocks`(freed: Int) async throws {
+    // A thread's cache of small blocks that is empty, partly filled, full, and without room for all freed blocks.
+    @Test(arguments: [0, 1, 6, 7, 8, 20]) func `chunks are recognized for any number of small free blocks that a thread keeps`(freed: Int)
+        async throws
+    {
         let way = try await withCheckedThrowingContinuation { (done: CheckedContinuation<HeapCensus.Way, any Error>) in
             let isStarted = Thread.start("census") {
                 let blocks = (0..<freed).map { _ in malloc(40) }
                 for block in blocks { free(block) }
-                // Learns the marks anew.
+                // Learns the marks of chunks anew.
                 done.resume(with: Result { try HeapCensus.take(of: getpid()).way })
             }
             precondition(isStarted)
@@ -112,14 +114,14 @@ struct HeapCensusTests {
         #expect(way == .chunks)
     }
 
-    /// Makes `count` mappings: every other page may only be read.
+    /// Makes `count` mappings: every other page is read-only.
     private static func makeMappings(_ count: Int) -> Bool {
         let pages = mmap(nil, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         guard let pages, pages != MAP_FAILED else { return false }
         return stride(from: 0, to: count, by: 2).allSatisfy { mprotect(pages + $0 * 4096, 4096, PROT_READ) == 0 }
     }
 
-    @Test func `a process with 30,000 mappings is counted, and one with 60,000 is told so`() async {
+    @Test func `a process with 30,000 mappings is counted, and one with 60,000 is refused with the reason`() async {
         await #expect(processExitsWith: .success) {
             let planted = PlantedHeap(200)
             guard Self.makeMappings(30_000) else { exit(2) }
@@ -148,7 +150,7 @@ struct HeapCensusTests {
         }
     }
 
-    @Test func `growth tells what has grown since, and nothing else`() async throws {
+    @Test func `growth lists the types that have grown since the census before, and no others`() async throws {
         let before = try await census()
         let leak = (0..<7000).map { _ in PlantedSub() }
         let grown = try await census().growth(since: before)
@@ -161,7 +163,7 @@ struct HeapCensusTests {
     @Test func `blocks that only begin like an object are not counted`() async throws {
         final class Genuine { var number = 1 }
         let genuine = (0..<10).map { _ in Genuine() }
-        // The header of an object, at the start of blocks that are far too large for one.
+        // The header of an object, at the start of blocks that are far too large for the object.
         let decoys = (0..<777).map { _ in
             let block = UnsafeMutableRawPointer.allocate(byteCount: 4000, alignment: 16)
             block.copyMemory(from: Unmanaged.passUnretained(genuine[0]).toOpaque(), byteCount: 16)
@@ -198,16 +200,16 @@ struct HeapCensusTests {
         withExtendedLifetime(planted) {}
     }
 
-    @Test func `memory that was never touched stays so`() async throws {
+    @Test func `a census touches no untouched memory`() async throws {
         let size = 512 << 20, block = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 16)
         let before = try #require(ProcessMemory.resident)
         _ = try await census()
-        // The census keeps some memory of its own, and other tests run.
+        // The census itself keeps some memory, and other tests run.
         #expect(try #require(ProcessMemory.resident) - before < size / 2)
         block.deallocate()
     }
 
-    @Test func `objects of the test are checked, and not in the result`() async throws {
+    @Test func `the census checks its test objects, and leaves them out of the result`() async throws {
         let whole = try await census()
         #expect(!whole.rows.contains { $0.name.contains("HeapCanary") })
         let nothing = HeapCensus(

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PlimsollHeap
 
-/// Blocks to which one root alone leads, in a memory made of a table.
+/// Blocks that one root alone reaches, in a memory made of a table.
 @Suite struct HeapReachTests {
     /// Blocks of 100 words by address, and the pointers in them.
     private struct Table: HeapReach.Memory {
@@ -29,18 +29,18 @@ import Testing
             from: roots.map { $0.map(name) }, in: Table(pointers: named, texts: Set(texts.map(name))), atMost: words)
     }
 
-    @Test func `each root has the blocks behind it, each of them once`() {
+    @Test func `each root has the blocks that the root reaches, each block once`() {
         #expect(bytes([[1, 1], [2], [7], []], [1: [3, 4], 3: [1, 4], 4: [], 2: [2]]) == [2400, 800, 0, 0])
     }
 
-    @Test func `what two roots lead to belongs to none, and nothing behind it is looked at`() {
+    @Test func `a block that two roots reach belongs to neither, and no block behind such a block is visited`() {
         #expect(bytes([[1, 9], [2, 9]], [1: [], 2: [], 9: [10], 10: [11], 11: []], words: 200) == [800, 800])
-        // A parent that knows all of its children, as an entry's cache.
+        // A parent with pointers to all of its children, as the cache of an entry.
         #expect(bytes([[1], [2], [3]], [1: [9], 2: [9], 3: [9], 9: [1, 2, 3]]) == [800, 800, 800])
     }
 
-    @Test func `what turns out to be shared later is taken back, with all behind it`() {
-        // The first root reaches 5, and 6 and 7 behind it, before the second has come as far.
+    @Test func `a block found to be shared later is taken back, with all blocks behind that block`() {
+        // The first root reaches 5, and then 6 and 7, before the second root comes as far.
         let pointers: [UInt64: [UInt64]] = [1: [5], 5: [6], 6: [7], 7: [], 2: [3], 3: [4], 4: [8], 8: [5]]
         #expect(bytes([[1], [2]], pointers) == [800, 3200])
     }
@@ -49,14 +49,14 @@ import Testing
         #expect(bytes([[1], [2]], [1: [3], 2: [], 3: []], texts: [1]) == [800, 800])
     }
 
-    @Test func `roots that lead to too much give no answer`() {
+    @Test func `roots that reach too many blocks give no answer`() {
         var chain: [UInt64: [UInt64]] = [:]
         for number in 1...50 { chain[UInt64(number)] = [UInt64(number + 1)] }
         #expect(bytes([[1]], chain, words: 5000) == [40_000])
         #expect(bytes([[1]], chain, words: 4999) == nil)
     }
 
-    @Test func `in a random graph each root has at least its own, and at most all it leads to`() throws {
+    @Test func `in a random graph each root has at least the root's own blocks, and at most all blocks that the root reaches`() throws {
         let seed = newSeed()
         var random = SeededGenerator(seed: seed)
         for _ in 0..<200 {
@@ -77,7 +77,7 @@ import Testing
                 let own = reached[index].subtracting(others).count * 800
                 #expect((own...reached[index].count * 800).contains(found[index]), "seed \(seed)")
             }
-            // No block twice.
+            // No block counts twice.
             #expect(found.reduce(0, +) <= reached.reduce(into: Set<UInt64>()) { $0.formUnion($1) }.count * 800, "seed \(seed)")
         }
     }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PlimsollDemos
 
-/// Why no memory of another process can be read here; `nil` if it can.
+/// The reason why no memory of another process can be read here; `nil` if memory can be read.
 private let obstacle: String? = {
     do {
         let child = Process(), input = Pipe(), output = Pipe()
@@ -19,7 +19,7 @@ private let obstacle: String? = {
             try? input.fileHandleForWriting.close()
             child.waitUntilExit()
         }
-        // A process that is just becoming another program has no memory to read.
+        // A process in the middle of an exec has no memory to read.
         _ = output.fileHandleForReading.availableData
         _ = try HeapCensus.take(of: child.processIdentifier)
         return nil
@@ -28,7 +28,7 @@ private let obstacle: String? = {
     }
 }()
 
-/// jemalloc as Debian has it.
+/// The path of jemalloc on Debian.
 private let jemalloc: String? = ["x86_64", "aarch64"].map { "/usr/lib/\($0)-linux-gnu/libjemalloc.so.2" }
     .first { access($0, R_OK) == 0 }
 
@@ -50,7 +50,7 @@ struct OtherHeapTests {
                 endsWithParent: true)
             let output = try #require(child.output)
             var lines: [String] = []
-            // The last line is empty: the heap stays as it is from then on.
+            // The last line is empty: from then on the heap does not change.
             var ending: ChildProcess.Ending?
             await until("the heap to be made") {
                 ending = child.poll()
@@ -63,7 +63,7 @@ struct OtherHeapTests {
             self.lines = Array(lines.dropFirst())
         }
 
-        /// Expects each kind in the number that there is.
+        /// Expects the true number of objects of each kind.
         func check(_ census: HeapCensus, _ way: HeapCensus.Way, sourceLocation: SourceLocation = #_sourceLocation) {
             #expect(census.way == way && census.lostBytes == 0 && census.coverage > 0.9, sourceLocation: sourceLocation)
             let found = Dictionary(census.rows.map { ($0.name, $0.count) }) { first, _ in first }
@@ -91,7 +91,7 @@ struct OtherHeapTests {
         #expect(process.child.end(within: .seconds(60)) == .exited(0))
     }
 
-    /// Writes other words over up to two of each page's 512 in all private memory, also over what malloc notes about it.
+    /// Overwrites up to two of each page's 512 words in all private memory, including the metadata of malloc.
     private func scatter(over process: Int32, seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         let memory = open("/proc/\(process)/mem", O_RDWR | O_CLOEXEC)
@@ -116,7 +116,7 @@ struct OtherHeapTests {
     }
 
     @Test(.needs(jemalloc != nil, "libjemalloc2 is not installed"), arguments: [false, true])
-    func `random words all over a process end no census`(isJemalloc: Bool) async throws {
+    func `random words all over a process make no census crash`(isJemalloc: Bool) async throws {
         for seed in seeds(0..<12) {
             let process = try await HeldHeap(["--objects", "2000"], malloc: isJemalloc ? jemalloc : nil)
             // The process waits, and cannot go on afterwards.
@@ -131,8 +131,8 @@ struct OtherHeapTests {
         }
     }
 
-    @Test func `a broken heap of another process ends no census, and no process`() async throws {
-        // The last one damaged the block of an array that was freed afterwards.
+    @Test func `a broken heap of another process crashes neither the census nor the process`() async throws {
+        // The last seed damaged the block of an array that was freed afterwards.
         for seed in seeds(0..<12) + (hasChosenSeed ? [] : [590_880_396]) {
             let process = try await HeldHeap(["--objects", "200", "--corrupt", "\(seed)"])
             for _ in 0..<3 {
@@ -144,7 +144,7 @@ struct OtherHeapTests {
         }
     }
 
-    @Test func `a process that is gone, or is none, is told`() throws {
+    @Test func `a missing process and an invalid PID are refused with the reason`() throws {
         let child = try ChildProcess("/bin/true", ["true"])
         child.waitForEnd()
         #expect { try HeapCensus.take(of: child.pid) } throws: { "\($0)".contains("No such") }

@@ -1,4 +1,4 @@
-// The snippets of docs/Lifecycle.md, as an application has them: no @testable here.
+// The snippets of docs/Lifecycle.md, as in an application: no @testable here.
 import Foundation
 import Plimsoll
 import PlimsollLifecycle
@@ -20,7 +20,7 @@ private final class Server: Sendable {
     func removeTemporaryFiles() { add("clean") }
 }
 
-/// What a cart or a tenant keeps.
+/// The content of a cart or a tenant.
 private final class Shelf: Sendable {
     private let kept = Mutex<[UInt8]>([1, 2, 3])
     var bytes: [UInt8] { kept.withLock { $0 } }
@@ -28,7 +28,7 @@ private final class Shelf: Sendable {
     func flush() async {}
 }
 
-/// Another process of the service, as far as this one knows it.
+/// Another process of the service, as far as this process knows the other.
 private struct Peer: Sendable {
     let lifecycle: Lifecycle
     func take(_ request: String, _ payload: [UInt8]) async throws { try await lifecycle.activate(request, payload: payload) }
@@ -39,7 +39,7 @@ private final class Rows: Sendable {
     init(count: UInt8) { rest = Mutex(Array(0..<count)) }
     var left: [UInt8] { rest.withLock { $0 } }
 
-    /// Comes as far as the third, which takes longer than anybody has time.
+    /// Imports two rows. The third takes longer than any deadline.
     func importAll() async throws {
         rest.withLock { $0.removeFirst(2) }
         let (never, end) = AsyncStream.makeStream(of: Void.self)
@@ -135,7 +135,7 @@ private final class Election: Sendable {
         lease.cancel()
     }
 
-    @Test func `going to the background gives back leadership and wipes secrets`() async throws {
+    @Test func `in the background the process gives up leadership and wipes secrets`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let election = Election(), committed = Mutex(0)
         func prepare() async -> Int { 7 }
@@ -265,7 +265,7 @@ private final class Election: Sendable {
         #expect(taken.withLock { $0 } == rows.left && !rows.left.isEmpty && other.state == .active && lifecycle.state == .notRunning)
     }
 
-    @Test func `T39 a pause reaches members only: other threads and children go on`() async throws {
+    @Test func `T39 a pause reaches members only: other threads and children run on`() async throws {
         let (_, lifecycle, _) = onManualClock()
         try await lifecycle.interrupt()
         #expect(lifecycle.pausables.extent().isPaused)
@@ -274,7 +274,7 @@ private final class Election: Sendable {
         (child.standardInput, child.standardOutput) = (question, answer)
         try child.run()
         let answered = AsyncStream.makeStream(of: Data.self)
-        // A thread of nobody's: it talks to the child.
+        // A thread outside the library, which talks to the child.
         Thread.detachNewThread {
             question.fileHandleForWriting.write(Data("still here".utf8))
             try? question.fileHandleForWriting.close()

@@ -5,7 +5,8 @@ import Testing
 
 @testable import PlimsollService
 
-/// `docs/operations/admin.md` says what is so: each of its requests is sent, and what it shows of the answer is compared.
+/// The examples of `docs/operations/admin.md` against a running endpoint: each request is sent, and the shown part of
+/// the answer is compared.
 @Suite struct AdminArticleTests {
     static let article: String? = {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
@@ -34,10 +35,10 @@ import Testing
         }
     }
 
-    /// What differs of service to service, and from run to run.
+    /// Keys whose values differ from service to service, and from run to run.
     private static let changing: Set<String> = ["process", "program", "tookSeconds", "state"]
 
-    /// Where what is shown is not in the answer. Of arrays, the elements that are shown must be the first.
+    /// Returns the places where the answer lacks the shown part. The shown elements of an array must be the first ones.
     private static func differences(_ shown: Any, _ answer: Any?, _ place: String) -> [String] {
         switch (shown, answer) {
         case (let shown as [String: Any], let answer as [String: Any]):

@@ -48,7 +48,7 @@ public final class TileRenderer: Sendable {
         func run() async throws { try await gracefulShutdown() }
     }
 
-    /// Where reports go, for the service that owns background work.
+    /// The place for reports of the service that owns background work.
     actor Shelf {
         private(set) var written: [String] = []
         private(set) var postponed: [String] = []
@@ -104,7 +104,7 @@ public final class TileRenderer: Sendable {
     @Test func `a configuration is taken from the environment, or from another provider`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }
         let yourFile = InMemoryProvider(values: [:])
-        // It may end the process: compiled and not run.
+        // The call may end the process: compiled and not run.
         func start() throws {
             let settings = ConfigurationProblem.orExit { try ServiceSettings.fromEnvironment() }
             let plimsoll = ResourceService(manager, settings: settings, logger: logger)
@@ -119,7 +119,7 @@ public final class TileRenderer: Sendable {
 
     @Test func `an application uses the library in four steps`() async throws {
         let logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }, server = Idle()
-        // A group waits for a signal: this one is made and not run.
+        // A group waits for a signal: this group is made and not run.
         func run() async throws {
             let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
             let manager = ResourceManager(source: LinuxPressureSource())
@@ -201,7 +201,7 @@ public final class TileRenderer: Sendable {
             manager.observe(from: .critical, "pool") { event in once.run(event) { trim() } }
             for await event in manager.levelSource(mask: [.warning, .critical]) { print(event.level, event.evidence) }
         }
-        // At once, up to where it awaits events.
+        // Starts at once, and runs up to the first wait for events.
         let listening = Task.immediate { await listen() }
         let running = Task { try await manager.run() }
         source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
@@ -289,7 +289,7 @@ public final class TileRenderer: Sendable {
 
     @Test func `the tutorial's five steps run`() async throws {
         let logger = Logger(label: "tutorial") { _ in SwiftLogNoOpLogHandler() }, path = "/"
-        // It would watch this machine: compiled and not run.
+        // The call would watch this machine: compiled and not run.
         func start() {
             let manager = ResourceManager(source: LinuxPressureSource(), policy: PressurePolicy(isDryRun: true))
             print(manager.capabilities)
@@ -355,7 +355,7 @@ public final class TileRenderer: Sendable {
     }
 
     @Test(.needs(hasArticles, "the sources are not at hand"))
-    func `each article says what it assumes`() throws {
+    func `each article states its assumptions`() throws {
         for article in try Self.articles() where article.name != "Plimsoll.md" {
             #expect(article.text.contains("\n**Assumes**: "), "\(article.name)")
         }

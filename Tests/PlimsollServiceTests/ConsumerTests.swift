@@ -8,7 +8,7 @@ private let hasPackage = Tool.find("swift") != nil && FileManager.default.fileEx
 
 /// The package as other packages depend on it.
 @Suite(.needs(hasPackage, "no swift, or no sources"), .timeLimit(.minutes(5))) struct ConsumerTests {
-    /// Runs SwiftPM's resolver on a package that depends on this one, and returns the names of the packages that it brings.
+    /// Runs SwiftPM's resolver on a package that depends on this one, and returns the names of the resolved packages.
     private func packages(traits: String) throws -> [String] {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("consumer-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -29,7 +29,7 @@ private let hasPackage = Tool.find("swift") != nil && FileManager.default.fileEx
                 ])
             """
         try manifest.write(to: folder.appendingPathComponent("Package.swift"), atomically: true, encoding: .utf8)
-        // Standard error apart: SwiftPM tells there what it fetches.
+        // Standard error apart: SwiftPM reports fetches there.
         let arguments = ["-c", "swift package --package-path '\(folder.path)' show-dependencies --format json 2>'\(folder.path)/errors'"]
         let (status, output) = try Tool.run("/bin/sh", arguments)
         let errors = (try? String(contentsOf: folder.appendingPathComponent("errors"), encoding: .utf8)) ?? ""
@@ -52,14 +52,15 @@ private let hasPackage = Tool.find("swift") != nil && FileManager.default.fileEx
         #expect(try packages(traits: #""Supervisor""#) == ["yams"])
     }
 
-    /// A program that uses a product without the trait of the product is compiled. The tests' own build has these traits off.
+    /// Compiles a program that uses a product without the trait of the product. The tests' own build has these traits
+    /// off.
     @Test(arguments: [
         ("PlimsollHummingbird", "LoadSheddingMiddleware<Int>", "Hummingbird"), ("PlimsollNIO", "ScaledHTTPClient", "AsyncHTTPClient"),
         ("PlimsollGRDB", "PurgeableDatabase", "GRDB"), ("PlimsollPostgreSQL", "PostgreSQLTaskHandoff", "PostgreSQL"),
         ("PlimsollSpill", "SpilledCache<String, String>", "Spill"), ("PlimsollGRPC", "LoadSheddingInterceptor", "GRPC"),
     ])
     func `a product that is used without its trait names the trait`(product: String, type: String, trait: String) throws {
-        // The bundle itself runs the tests, or a helper that gets the path of the bundle.
+        // The bundle runs the tests, or a helper that receives the path of the bundle.
         let bundle = try #require(CommandLine.arguments.first { $0.contains(".xctest") })
         let folder = URL(fileURLWithPath: bundle).path.components(separatedBy: "/plimsollPackageTests.xctest")[0]
         let maps = ["CPlimsollMemory", "CPlimsollProcess"].map { "-Xcc '-fmodule-map-file=\(folder)/\($0).build/module.modulemap'" }

@@ -6,21 +6,21 @@ import Testing
 
 @testable import PlimsollService
 
-/// What docs/operations says is what the code does, and what its files name there is.
+/// The documents and files in docs/operations agree with the code, and the names in those files exist.
 @Suite(.timeLimit(.minutes(5))) struct OperationsTests {
     private static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../docs/operations")
         .standardized
 
     private func text(_ name: String) throws -> String { try String(contentsOf: Self.folder.appendingPathComponent(name), encoding: .utf8) }
 
-    /// Rows of tables, without headers.
+    /// Returns the rows of the tables, without headers.
     private func rows(_ name: String) throws -> [[String]] {
         try text(name).split(separator: "\n").filter { $0.hasPrefix("| `") }.map { line in
             line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
         }
     }
 
-    /// A table of a document, written anew if `PLIMSOLL_WRITE_OPERATIONS` is set.
+    /// Expects a table in a document, or writes the table if `PLIMSOLL_WRITE_OPERATIONS` is set.
     private func expect(_ name: String, _ header: String, _ rows: [[String]]) throws {
         let lines = rows.map { "| " + $0.joined(separator: " | ") + " |" }
         if ProcessInfo.processInfo.environment["PLIMSOLL_WRITE_OPERATIONS"] != nil {
@@ -32,7 +32,7 @@ import Testing
         }
         let found = try text(name)
         for line in lines { #expect(found.contains(line), "\(name) should have: \(line)") }
-        #expect(try self.rows(name).count == lines.count, "\(name) has rows that nothing stands behind")
+        #expect(try self.rows(name).count == lines.count, "\(name) has rows without a source in the code")
     }
 
     @Test func `every setting is documented with name, type, standard value and range`() throws {
@@ -114,7 +114,7 @@ import Testing
     @Test func `the image has what the manifest asks for: ports, probes, the command plimsoll, and a place for the socket`() throws {
         let manifest = try text("kubernetes.yaml"), image = try text("Dockerfile")
         let program = try text("../examples/Pod/Pod.swift")
-        // Ports: of the container, of the image's environment, of the program, and of those who ask.
+        // The ports of the container, of the image's environment, of the program, and of the clients.
         let ports = Dictionary(
             uniqueKeysWithValues: manifest.matches(of: #/name: (\w+), containerPort: (\d+)/#).map {
                 ("\($0.output.1)", "\($0.output.2)")
@@ -126,12 +126,13 @@ import Testing
         #expect(image.contains("HOST=0.0.0.0") && program.contains("\"HOST\""))
         #expect(manifest.contains("prometheus.io/port: \"\(ports["admin"] ?? "")\""))
         #expect(try text("podmonitor.yaml").contains("- port: admin"))
-        // Each probe asks a page that the program has on that port.
+        // Each probe asks for a page that the program has on that port.
         let probes = manifest.matches(of: #/httpGet: { path: ([^,]+), port: (\w+) }/#).map { ("\($0.output.1)", "\($0.output.2)") }
         #expect(probes.map(\.0) == ["/healthz", "/readyz", "/readyz"] && probes.allSatisfy { $0.1 == "http" })
         #expect(probes.allSatisfy { path, _ in AdminPages.Page(rawValue: path)?.isCheck == true })
         #expect(program.contains("[\"/healthz\", \"/readyz\"]"))
-        // The user of the pod is the image's and owns the directory; the socket and the record lie in the mounted volume.
+        // The user of the pod is the image's and owns the directory. The socket and the record lie in the mounted
+        // volume.
         for user in ["runAsUser: 10001", "fsGroup: 10001"] { #expect(manifest.contains(user)) }
         #expect(image.contains("USER 10001:10001") && image.contains("install -d -o 10001 -g 10001 -m 0700 /run/plimsoll"))
         #expect(image.contains("RUNTIME_DIRECTORY=/run/plimsoll") && manifest.contains("mountPath: /run/plimsoll"))
@@ -162,7 +163,7 @@ import Testing
         func time(_ key: String) throws -> Duration { try #require(unit[key].flatMap { Duration(plimsoll: $0) }, "\(key)=") }
         func size(_ key: String) throws -> ByteCount { try #require(unit[key].flatMap { ByteCount($0) }, "\(key)=") }
         #expect(try time("TimeoutStopSec") > ServiceSettings().shutdownBudget)
-        // The link answers each second; the loop behind it may take longer when the host is busy.
+        // The link answers each second. The loop behind the link may take longer when the host is busy.
         #expect(try time("WatchdogSec") >= .seconds(20))
         let high = try size("MemoryHigh"), most = try size("MemoryMax")
         #expect(high < most && high.bytes * 10 >= most.bytes * 9)

@@ -1,5 +1,5 @@
-// The programs of the public face, as applications write them. There is no @testable import here: this file fails to compile when a public name or
-// call shape is lost.
+// The programs of the public API, as applications write them. No @testable import here: this file fails to compile when
+// a public name or call shape is lost.
 import Logging
 import Plimsoll
 import PlimsollLifecycle

@@ -1,8 +1,8 @@
 import Glibc
 
-/// What tests of files and sockets need.
+/// Helpers for tests of files and sockets.
 enum Fixture {
-    /// A file of this repository.
+    /// Returns the text of a file of this repository.
     static func text(of path: String) -> String? {
         let root = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
         guard let file = fopen("/\(root)/\(path)", "r") else { return nil }
@@ -12,7 +12,7 @@ enum Fixture {
         return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
-    /// A new directory with a short name, which goes with this.
+    /// A new directory with a short name, removed with this object.
     final class Directory: Sendable {
         let path: String
 
@@ -24,13 +24,14 @@ enum Fixture {
         deinit { rmdir(path) }
     }
 
-    /// Whether `file` becomes readable, within a minute: a limit for what hangs, not a time that anything is measured by.
+    /// Returns true if `file` becomes readable within a minute. The limit only ends a hang; no test measures by that
+    /// time.
     static func isReadable(_ file: Int32, within milliseconds: Int32 = 60_000) -> Bool {
         var files = pollfd(fd: file, events: Int16(POLLIN), revents: 0)
         return poll(&files, 1, milliseconds) > 0
     }
 
-    /// A socket bound to `path` that nothing listens at.
+    /// Returns a socket bound to `path` without a listener.
     static func bound(_ path: String, _ type: __socket_type) -> Int32 {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
@@ -42,10 +43,10 @@ enum Fixture {
         return result == 0 ? file : -errno
     }
 
-    /// A blocking stream socket connected to `path`.
+    /// Returns a blocking stream socket connected to `path`.
     static func connect(_ path: String) -> Int32 { connected(path, SOCK_STREAM) }
 
-    /// A blocking socket of that type connected to `path`, or a negative errno.
+    /// Returns a blocking socket of type `type` connected to `path`, or a negative errno.
     static func connected(_ path: String, _ type: __socket_type) -> Int32 {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
@@ -67,7 +68,7 @@ enum Fixture {
         close(file)
     }
 
-    /// What can be read from `file` without waiting; `nil` at its end.
+    /// Returns the bytes that can be read from `file` without waiting; `nil` at the end of the file.
     static func received(_ file: Int32) -> String? {
         var bytes = [UInt8](repeating: 0, count: 65_536)
         let count = recv(file, &bytes, bytes.count, Int32(MSG_DONTWAIT))
@@ -80,7 +81,8 @@ enum Fixture {
         return Glibc.send(file, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
     }
 
-    /// Descriptors of this process that are of the same pipe or file as `file`: tests beside this one open and close others.
+    /// Returns the number of this process's descriptors for the same pipe or file as `file`. Tests beside this one open
+    /// and close other descriptors.
     static func descriptors(like file: Int32) -> Int {
         func same(_ other: Int32) -> stat? {
             var status = stat()
@@ -91,7 +93,7 @@ enum Fixture {
         var count = 0
         while let entry = readdir(directory) {
             let name = withUnsafePointer(to: &entry.pointee.d_name) { $0.withMemoryRebound(to: CChar.self, capacity: 256) { Int32(atoi($0)) } }
-            // Names that are no numbers are "." and "..", which come out as 0.
+            // The names "." and ".." are no numbers, and give 0.
             guard entry.pointee.d_type == DT_LNK, let other = same(name) else { continue }
             if other.st_ino == wanted.st_ino, other.st_dev == wanted.st_dev { count += 1 }
         }

@@ -3,15 +3,17 @@ import Plimsoll
 
 @testable import PlimsollSupervisor
 
-/// A shell beside the tests that ends what they have started once they end, however that comes about.
+/// A shell beside the tests that ends all processes of the tests once the tests end, for any reason.
 ///
-/// What tests start is in groups of their own prefix, or has a variable of this run's. The signal for a parent's death (PR_SET_PDEATHSIG) would not do: it comes
-/// when the thread ends that started the child, and those of the cooperative pool come and go; and some units must outlive their supervisor's thread.
+/// Processes of tests are in groups of the tests' own prefix, or have a variable of this run. The signal for a parent's
+/// death (PR_SET_PDEATHSIG) would not do: that signal comes when the thread that started the child ends, and threads of
+/// the cooperative pool come and go. Besides, some units must outlive their supervisor's thread.
 enum OrphanCleanup {
-    /// The variable that what tests start has.
+    /// The variable in the environment of each process that tests start.
     static let variable = "TEST_RUN_OWNER"
 
-    /// This process's own value of it: a number alone would be another process's later. Asking for it makes the shell, once.
+    /// This process's own value of `variable`: a number alone would belong to another process later. The first access
+    /// starts the shell, once.
     static let mark: String = {
         let mark = "\(getpid())-\(ProcessTable.stat(of: getpid())?.started ?? 0)"
         setenv(variable, mark, 1)
@@ -19,8 +21,8 @@ enum OrphanCleanup {
         return mark
     }()
 
-    /// Waits for children of tests that nobody else waits for: what a supervisor has left to run, and has ended since. Beside a zombie Swift Testing does not see
-    /// its exit tests end.
+    /// Waits for children of tests that no other thread waits for: processes that a supervisor has left running, and
+    /// that have ended since. Beside a zombie Swift Testing does not see the end of exit tests.
     private static func startReaper() -> Bool {
         Thread.start("reaper") {
             let pause = Parker()
@@ -31,7 +33,7 @@ enum OrphanCleanup {
         }
     }
 
-    /// Waits for the end of its standard input, which is this process's end.
+    /// The shell's script. Waits for the end of standard input, which is this process's end.
     private static let script = """
         trap '' INT TERM HUP
         read -r nothing
@@ -57,7 +59,7 @@ enum OrphanCleanup {
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
         posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO)
-        // Whoever reads what the tests print waits for its end, and not for this one's.
+        // A reader of the tests' output waits for the end of that output, and must not wait for the shell's end.
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0)
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0)
         func strings(_ texts: [String]) -> [UnsafeMutablePointer<CChar>?] { texts.map { strdup($0) } + [nil] }

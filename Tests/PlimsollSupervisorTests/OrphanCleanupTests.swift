@@ -6,7 +6,7 @@ import Testing
 @testable import PlimsollSupervisor
 
 @Suite struct OrphanCleanupTests {
-    @Test func `processes that a test has started end with a killed test, in a group and without one`() async throws {
+    @Test func `processes that a test has started end with a killed test, in a group and without a group`() async throws {
         let directory = Fixture.Directory(), path = directory.path + "/started"
         defer { unlink(path) }
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String] in

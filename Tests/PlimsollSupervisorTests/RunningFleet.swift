@@ -18,12 +18,13 @@ final class RunningFleet: Sendable {
     private let received = Mutex<[AuditRecord]>([])
     private let reported = Mutex<[String]>([])
     private let over = Mutex(false)
-    /// What a former supervisor of this process has started, and nobody else waits for. A zombie would keep exit tests from being seen to end.
+    /// Processes that a former supervisor of this process has started, and that no other thread waits for. As a zombie,
+    /// such a process would hide the end of exit tests.
     private let inherited: [Int32]
 
     /// - Parameters:
-    ///   - former: whose directory and groups this one takes over.
-    ///   - isFaulted: whether calls of the supervisor's thread can be made to fail.
+    ///   - former: A fleet whose directory and groups the new one takes over.
+    ///   - isFaulted: True if calls of the supervisor's thread can be made to fail.
     init(
         _ units: [ServiceUnit], after former: RunningFleet? = nil, root: GroupRoot? = nil, isFaulted: Bool = false,
         _ change: (inout Supervisor.Options) -> Void = { _ in }
@@ -32,10 +33,10 @@ final class RunningFleet: Sendable {
         inherited = ProcessNote.units(in: directory.path).compactMap { [path = directory.path] in ProcessNote(path, $0).read()?.pid }
         var options = Supervisor.Options(directory: directory.path)
         options.prefix = former?.supervisor.options.prefix ?? root?.prefix ?? Workbench.prefix()
-        // What is not tested is not to happen meanwhile.
+        // Decisions that no test checks must not happen meanwhile.
         (options.policy.roomHold, options.policy.foregroundPatience) = (.seconds(3600), .seconds(3600))
         options.policy.grace = .milliseconds(500)
-        // A guard that is late is replaced, and a suspension that fails meanwhile is not repeated for long.
+        // A late guard is replaced, and a suspension that fails meanwhile is not repeated for long.
         options.guardPatience = .seconds(20)
         change(&options)
         supervisor = try Supervisor(units, options, source: source, root: root)
@@ -54,16 +55,16 @@ final class RunningFleet: Sendable {
     var isOver: Bool { over.withLock { $0 } }
     func report(_ name: String) -> UnitReport? { supervisor.reports.first { $0.name == name } }
     func state(_ name: String) -> UnitState? { report(name)?.state }
-    /// Its first process, as noted for the next supervisor; `nil` while there is none.
+    /// Returns the unit's first process, as noted for the next supervisor; `nil` while there is none.
     func process(_ name: String) -> Int32? { state(name) == .running ? Int32(text("\(name).process").prefix { $0 != " " }) : nil }
     func decisions(_ name: String) -> [UnitAction] { records.filter { $0.unit == name && $0.result == nil }.map(\.action) }
 
-    /// Of version 2, where there is one.
+    /// Returns the path of the unit's version 2 group, where version 2 exists.
     func group(_ name: String) -> String? {
         supervisor.root.parents[.unified].map { "\($0)/\(supervisor.options.prefix)-\(name)" }
     }
 
-    /// What its group may have, as the kernel says it.
+    /// Returns the memory limit of the unit's group, as the kernel writes the limit.
     func memoryLimit(_ name: String) -> String? {
         let files = [(Hierarchy.memory, "memory.limit_in_bytes"), (.unified, "memory.max")]
         return files.lazy.compactMap { [supervisor] hierarchy, file in
@@ -71,17 +72,17 @@ final class RunningFleet: Sendable {
         }.first.map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// Whether nothing of this fleet's groups is left.
+    /// True if none of this fleet's groups is left.
     var hasNoGroups: Bool {
         supervisor.root.parents.values.allSatisfy { parent in !Self.names(in: parent).contains { $0.hasPrefix(supervisor.options.prefix + "-") } }
     }
 
-    /// Where a unit's script may write.
+    /// Returns the text of a file that a unit's script has written.
     func text(_ file: String) -> String { (try? GroupText.read("\(directory.path)/\(file)").get()).map { String(decoding: $0, as: UTF8.self) } ?? "" }
-    /// A whole line of that file as a number.
+    /// Returns a file's whole line as a number.
     func pid(_ file: String) -> Int32? { text(file).hasSuffix("\n") ? Int32(text(file).dropLast()) : nil }
 
-    /// Waits until `condition` holds; the limit only ends what would hang.
+    /// Waits until `condition` holds. The limit only ends a hang.
     func waits(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async -> Bool {
         await until("the fleet's state (\(story))", limit: Workbench.limit, sourceLocation: sourceLocation, condition)
     }
@@ -92,10 +93,10 @@ final class RunningFleet: Sendable {
         return "\(states.joined(separator: ", ")); problems: \(problems.suffix(5)); last records: \(last)"
     }
 
-    /// All memory is in use.
+    /// Reports that all memory is in use, or the given share.
     func push(_ share: Double = 1) { source.push(usage: .gibibytes(1) * share, limit: .gibibytes(1)) }
 
-    /// Stops it; whether it came to its end and left no groups. Removes what it wrote.
+    /// Stops the supervisor and removes the written files. Returns true if the supervisor ended and left no groups.
     func stop() async -> Bool {
         supervisor.stop()
         guard await waits({ isOver }) else { return false }
@@ -104,15 +105,17 @@ final class RunningFleet: Sendable {
         return hasNoGroups
     }
 
-    /// Removes what was written.
+    /// Removes the written files.
     func clear() { for name in Self.names(in: directory.path) { unlink("\(directory.path)/\(name)") } }
 
-    /// The process that thaws this fleet's units if the supervisor ends: it alone holds files of their groups.
+    /// The process that thaws this fleet's units if the supervisor ends: only that process holds files of the units'
+    /// groups.
     var guardian: Int32? { guardian(of: [""]) }
 
-    /// The guard, once it holds files of the groups of all these units.
+    /// Returns the guard, once the guard holds files of the groups of all these units.
     ///
-    /// Just after the fork the guard has copies of all files of this process. It is a guard when it has closed the copies: no event queue is left.
+    /// Just after the fork the guard has copies of all files of this process. The guard is ready once the copies are
+    /// closed: then no event queue is left.
     func guardian(of units: [String]) -> Int32? {
         let groups = units.map { "/\(supervisor.options.prefix)-\($0)" }
         return Self.names(in: "/proc").lazy.compactMap { Int32($0) }.first { pid in
@@ -122,7 +125,7 @@ final class RunningFleet: Sendable {
         }
     }
 
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     static func target(of link: String) -> String {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 4096) { target in
             guard let start = target.baseAddress else { return "" }

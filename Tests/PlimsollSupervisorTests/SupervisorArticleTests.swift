@@ -3,7 +3,7 @@ import Testing
 
 @Suite struct SupervisorArticleTests {
     @Test(arguments: ["docs/Supervisor.md", "docs/Units.md"])
-    func `the articles' units files parse, policy included`(article: String) throws {
+    func `the articles' units files parse, including the policy`(article: String) throws {
         var lines = try #require(Fixture.text(of: article)).split(separator: "\n", omittingEmptySubsequences: false)[...]
         var count = 0
         while let begin = lines.firstIndex(of: "```yaml") {

@@ -6,24 +6,25 @@ import Synchronization
 
 @testable import PlimsollSupervisor
 
-/// What the tests on the real kernel share. They wait for what the kernel reports, never for time to pass; the limits only end what would hang.
+/// Helpers shared by the tests on the real kernel. The tests wait for the kernel's reports, never for time to pass. The
+/// limits only end a hang.
 enum Workbench {
     static let limit = Duration.seconds(120)
     private static let count = Atomic(0)
 
-    /// A root of this test's own: names never meet.
+    /// Returns a root for one test: names of two tests never collide.
     static func root() -> GroupRoot { GroupRoot(prefix: prefix()) }
 
-    /// For files: on a disk where there is one, as locks and page cache are to be real.
+    /// The directory for test files: on a disk where there is one, as locks and page cache are to be real.
     static let directory = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp"
 
-    /// What carries it ends with the tests.
+    /// Returns a new prefix. Groups with the prefix end with the tests.
     static func prefix() -> String {
         _ = OrphanCleanup.mark
         return "plimsoll-test-\(getpid())-\(count.add(1, ordering: .relaxed).newValue)"
     }
 
-    /// A root as on a machine that has those version 1 hierarchies alone.
+    /// Returns a root as on a machine that has only those version 1 hierarchies.
     static func root(version1 hierarchies: [Hierarchy], prefix: String = prefix()) -> GroupRoot {
         let own = OwnGroups()
         var probe = GroupProbe(prefix: prefix)
@@ -38,7 +39,7 @@ enum Workbench {
     static let hasVersion1Freezer = root(version1: [.freezer]).layout == .version1
     static let hasVersion1Memory = root(version1: [.memory]).parents[.memory] != nil
 
-    /// A shell that says what it does on the returned end of a pipe.
+    /// Starts a shell whose output arrives at the returned end of a pipe.
     static func shell(_ script: String, in group: UnitGroup?) throws -> (child: Child, output: Output) {
         let output = Output()
         var launch = Child.Launch(["/bin/sh", "-c", script])
@@ -49,14 +50,14 @@ enum Workbench {
         return (child, output)
     }
 
-    /// Processes that each start one and end, four at a time: no list of them is true for long. After so many generations it ends by itself, in case a test
-    /// does not.
+    /// Script of processes that each start one and end, four at a time: no list of the processes is valid for long.
+    /// After so many generations the storm ends, in case a test does not end the storm.
     static let storm = """
         export n=0 next='[ $n -gt 20000 ] && exit; n=$((n+1)); sh -c "$next" & exit'
         for i in 1 2 3 4; do sh -c "$next" & done; echo ready; exec sleep 1000
         """
 
-    /// Ends and removes what is left of a test.
+    /// Ends and removes all remains of a test.
     static func clear(_ group: UnitGroup, _ children: Child...) {
         try? group.killAll()
         try? group.thaw()
@@ -65,7 +66,7 @@ enum Workbench {
     }
 }
 
-/// The reading end of what a child writes.
+/// The reading end of a child's output.
 final class Output {
     let read: Int32
     private(set) var write: Int32
@@ -87,7 +88,7 @@ final class Output {
         write = -1
     }
 
-    /// The next line; `nil` at the end, or if none comes.
+    /// Returns the next line; `nil` at the end, or if no line comes.
     func line() -> String? {
         var line: [UInt8] = []
         var byte: UInt8 = 0
@@ -98,7 +99,7 @@ final class Output {
         return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
     }
 
-    /// Reads so many bytes; false if they don't come.
+    /// Reads `count` bytes. Returns false if fewer bytes come.
     func take(_ count: Int) -> Bool {
         var rest = count
         var chunk = [UInt8](repeating: 0, count: 4096)
@@ -110,9 +111,9 @@ final class Output {
         return rest <= 0
     }
 
-    /// Whether there is something to read now.
+    /// True if there is output to read now.
     var isReady: Bool { plimsoll_ready(read, POLLIN, 0) & POLLIN != 0 }
-    /// Whether nobody holds the writing end any more, at the latest in a while.
+    /// True if no process holds the writing end any more. Waits for a while for that.
     var hasEnded: Bool { plimsoll_ready(read, 0, 20_000) & POLLHUP != 0 }
 }
 

@@ -1,4 +1,5 @@
-// What applications write: no @testable here, so this file fails to compile when a public name or call shape is lost.
+// Code as applications write it. The file has no @testable import, and fails to compile when a public name or call
+// shape is lost.
 import Plimsoll
 import PlimsollTesting
 import TestSupport
@@ -15,7 +16,7 @@ private final class Database: Sendable {
     func shed(_ bytes: Int) -> Int { bytes }
 }
 
-/// What SwiftNIO's buffer offers of itself.
+/// A buffer with the members that SwiftNIO's buffer offers.
 private struct NetworkBuffer: Sendable, Equatable {
     private var storage: [UInt8]
     init(bytes: some Sequence<UInt8>) { storage = Array(bytes) }

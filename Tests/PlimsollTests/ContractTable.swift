@@ -1,12 +1,12 @@
-/// A test by the names it is known by.
+/// A test, named by its suite and its function.
 struct NamedTest: Hashable, Comparable, CustomStringConvertible {
     var suite: String
     var name: String
 
-    /// `C31` and `T4` of `C31 T4 a task ends once`.
+    /// The ids at the start of the name: `C31` and `T4` of `C31 T4 a task ends once`.
     var ids: [String] { name.split(separator: " ").prefix(while: Self.isID).map(String.init) }
 
-    /// Ids further back, where they count for nothing.
+    /// Ids later in the name, where they do not count.
     var misplacedIDs: [String] {
         name.split(separator: " ").drop(while: Self.isID).map { $0.filter { !",.:;()".contains($0) } }.filter { Self.isID($0[...]) }
     }
@@ -19,7 +19,7 @@ struct NamedTest: Hashable, Comparable, CustomStringConvertible {
         word.count > 1 && "CTK".contains(word.first!) && word.dropFirst().allSatisfy { $0.isASCII && $0.isNumber }
     }
 
-    /// Returns the tests in the text of a source that are named by a sentence, and on request its other functions.
+    /// Returns the tests of a source that are named by a sentence, and on request the other functions.
     static func all(in source: String, withPlainNames: Bool = false) -> [NamedTest] {
         var suite = "", tests: [NamedTest] = []
         for line in source.split(separator: "\n") {
@@ -34,14 +34,14 @@ struct NamedTest: Hashable, Comparable, CustomStringConvertible {
         return tests
     }
 
-    /// The function that a line declares under a plain name.
+    /// Returns the function that a line declares under a plain name.
     private static func functionDeclared(by line: Substring) -> String? {
         let words = line.split(separator: " ")
         guard !line.contains("//"), let keyword = words.firstIndex(of: "func") else { return nil }
         return words.dropFirst(keyword + 1).first.map { String($0.prefix { $0.isLetter || $0.isNumber || $0 == "_" }) }
     }
 
-    /// The type that a line at the margin declares or extends.
+    /// Returns the type that a line at the margin declares or extends.
     private static func typeDeclared(by line: Substring) -> String? {
         guard let first = line.first, first != " ", !line.hasPrefix("//") else { return nil }
         let words = line.split(separator: " ")
@@ -57,12 +57,12 @@ struct ContractTable {
 
     init(_ text: String) { lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init) }
 
-    /// Every id there is, in order.
+    /// All ids, in order.
     static let ids = [("C", 98), ("T", 40), ("K", 44)].flatMap { kind, count in (1...count).map { "\(kind)\($0)" } }
 
-    /// What only a process beside this one can keep and no test of that process holds yet.
+    /// Promises that only another process can keep, and that no test of that process holds yet.
     static let supervised: Set = ["C13"]
-    /// What a server has nothing of.
+    /// Promises without an equivalent on a server.
     static let withoutEquivalent: Set = ["C47", "C68", "C72", "C92"]
 
     /// Rows that must have a test: every promise and every mistake.
@@ -71,7 +71,7 @@ struct ContractTable {
     /// The ids of the rows, in their order.
     var ids: [String] { lines.compactMap { Self.cells($0)?.first }.filter { NamedTest.isID($0[...]) } }
 
-    /// The document as the tests' names would have it.
+    /// Returns the lines of the document that follow from the tests' names.
     func written(for tests: [NamedTest]) -> [String] {
         let holding = Self.holding(tests)
         return lines.map { line in
@@ -82,7 +82,7 @@ struct ContractTable {
         }
     }
 
-    /// The tests of each id.
+    /// Returns the tests of each id.
     static func holding(_ tests: [NamedTest]) -> [String: [NamedTest]] {
         var holding: [String: [NamedTest]] = [:]
         for test in tests.sorted() { for id in test.ids { holding[id, default: []].append(test) } }
@@ -97,7 +97,7 @@ struct ContractTable {
         return supervised.contains(id) ? "with the supervisor" : "no test names it"
     }
 
-    /// The row of counts for ids of the kind that `range` begins with.
+    /// Returns the row of counts for ids of the kind that `range` begins with.
     private static func counts(of range: String, _ holding: [String: [NamedTest]]) -> String {
         let all = ids.filter { $0.first == range.first }
         let untested = all.filter { holding[$0] == nil }
@@ -106,7 +106,7 @@ struct ContractTable {
         return numbers.map(String.init).joined(separator: " | ")
     }
 
-    /// What stands between the bars of a table's row; a bar after a backslash is none.
+    /// Returns the texts between the bars of a table's row. A bar after a backslash does not separate.
     static func cells(_ line: String) -> [String]? {
         guard line.hasPrefix("|"), line.hasSuffix("|"), line.count > 1 else { return nil }
         var cells = [""], isEscaped = false

@@ -2,9 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/Contracts.md says what is promised and which tests hold it. It is rewritten by `make contracts`.
+/// The table in docs/Contracts.md, which lists each promise and the tests that hold the promise. `make contracts`
+/// rewrites the table.
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct ContractTests {
-    /// Promises and mistakes that no test names yet. To become empty.
+    /// Promises and mistakes that no test names yet. The set is to become empty.
     static let withoutTest: Set = ["C13"]
 
     private static let file = TidyTests.root.appendingPathComponent("docs/Contracts.md")

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Links between the documents lead somewhere, and README.md stays short.
+/// Links between the documents, and the length of README.md.
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct DocumentationTests {
     private static let root = TidyTests.root.standardizedFileURL
 
@@ -89,7 +89,7 @@ private struct Markdown {
                 counts[anchor] = count + 1
                 anchors.insert(count == 0 ? anchor : "\(anchor)-\(count)")
             }
-            // Of what lies between backticks only the odd parts are code.
+            // Of the parts between backticks, those with an odd index are code.
             let prose = line.split(separator: "`", omittingEmptySubsequences: false).enumerated().map { $0 % 2 == 0 ? String($1) : "" }.joined()
             for link in prose.matches(of: #/\]\(([^)\s]+)/#).map({ String($0.output.1) }) where !link.contains("://") && !link.hasPrefix("mailto:") {
                 links.append(link.removingPercentEncoding ?? link)

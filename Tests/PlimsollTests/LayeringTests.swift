@@ -2,7 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Rooms, the folders of a module, use only rooms on the floors below them. docs/ARCHITECTURE.md has the one list of floors.
+/// The layering of rooms, the folders of a module: a room uses only rooms on the floors below. docs/ARCHITECTURE.md has
+/// the one list of floors.
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct LayeringTests {
     private static let house = (try? String(contentsOf: TidyTests.root.appendingPathComponent("docs/ARCHITECTURE.md"), encoding: .utf8)) ?? ""
 
@@ -77,18 +78,19 @@ import Testing
 /// The rooms of a module from the top floor down.
 struct Floors: Hashable {
     struct File {
-        /// Below the module's folder.
+        /// The path below the module's folder.
         var path: String
         var text: String
 
         var room: String { path.contains("/") ? String(path.prefix { $0 != "/" }) : "." }
     }
 
-    /// Below the package's root.
+    /// The path below the package's root.
     var folder: String
     var rooms: [String]
 
-    /// Returns the modules that a text draws: a line `Sources/MODULE` or `Benchmarks/MODULE`, then an indented line for each room, the top floor first.
+    /// Returns the modules that a text draws: a line `Sources/MODULE` or `Benchmarks/MODULE`, then an indented line for
+    /// each room, with the top floor first.
     static func modules(in text: String) -> [Floors] {
         var modules: [Floors] = [], isDrawn = false
         for line in text.split(separator: "\n") {
@@ -104,7 +106,7 @@ struct Floors: Hashable {
         return modules
     }
 
-    /// Returns a sentence for each reference from a room to one above it, and for each room that is on no floor.
+    /// Returns a sentence for each reference from a room to a room above, and for each room that is on no floor.
     ///
     /// A reference is the name of a type that one room declares at the top level of its files.
     func problems(in files: [File]) -> [String] {
@@ -126,7 +128,7 @@ struct Floors: Hashable {
     }
 }
 
-/// The names of types in a Swift source: those that it declares at the top level, and all that its code mentions.
+/// The names of types in a Swift source: those declared at the top level, and all that the code mentions.
 struct SwiftNames {
     private(set) var declared: Set<String> = []
     private(set) var used: Set<String> = []

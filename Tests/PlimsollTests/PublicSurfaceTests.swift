@@ -2,7 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/surface has a file for each product with all that the product makes public, so that a change of the surface shows in review.
+/// The public surface of each product. docs/surface has a file for each product with all public declarations, so that a
+/// change of the surface shows in review.
 ///
 /// `PLIMSOLL_WRITE_SURFACE=1 swift test --filter PublicSurfaceTests` writes the files.
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct PublicSurfaceTests {
@@ -14,7 +15,7 @@ import Testing
         "PlimsollTesting", "PlimsollHummingbird", "PlimsollGRPC", "PlimsollNIO", "PlimsollGRDB", "PlimsollPostgreSQL", "PlimsollSpill",
     ]
 
-    @Test(arguments: products) func `the surface of a product is the one on file`(product: String) throws {
+    @Test(arguments: products) func `the surface of a product matches the file in docs/surface`(product: String) throws {
         let surface = PublicSurface(
             TidyTests.sources("Sources/\(product)").filter { !$0.path.contains("/Inert/") && !$0.path.hasSuffix("/WithoutTrait.swift") }
                 .sorted { $0.path < $1.path }.map(\.text))
@@ -80,7 +81,7 @@ import Testing
 /// The public declarations of a module's sources, as `TYPE: DECLARATION`.
 struct PublicSurface {
     private(set) var lines: [String] = []
-    /// Names of the public types, nested ones with the types around them.
+    /// The names of the public types. A nested type has the names of the types around.
     private(set) var types: [String] = []
 
     var text: String { "# \(types.count) public types\n" + lines.joined(separator: "\n") + "\n" }
@@ -89,13 +90,13 @@ struct PublicSurface {
         var indent: Int
         var name: String
         var isPublic: Bool
-        /// Members are public without a word: of protocols, and cases of enumerations.
+        /// True if members are public without a keyword, as in protocols and for cases of enumerations.
         var opensMembers: Bool
         var opensCases: Bool
     }
 
     init(_ sources: [String]) {
-        // An extension stands before or after its type: which types are public is found first.
+        // An extension may precede its type, so that a first pass collects the public types.
         var declared: [String: Bool] = [:]
         for source in sources { _ = Self.read(source, &declared, isFirst: true) }
         for source in sources {
@@ -109,7 +110,7 @@ struct PublicSurface {
 
     /// - Parameters:
     ///   - declared: the module's own types, and which of them are public.
-    ///   - isFirst: true while those are collected.
+    ///   - isFirst: true while the types are collected.
     private static func read(_ source: String, _ declared: inout [String: Bool], isFirst: Bool) -> (lines: [String], types: [String]) {
         var lines: [String] = [], types: [String] = [], scopes: [Scope] = []
         let rows = source.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
@@ -124,7 +125,7 @@ struct PublicSurface {
             }
             while scopes.last.map({ indent <= $0.indent }) == true { scopes.removeLast() }
             guard scopes.isEmpty || indent == scopes[scopes.count - 1].indent + 4 else { continue }
-            // A declaration may go on over several lines: to the end of its parameters.
+            // A declaration may span several lines, up to the end of its parameters.
             while text.count(where: { $0 == "(" }) > text.count(where: { $0 == ")" }), row < rows.count {
                 text += " " + rows[row].trimmingCharacters(in: .whitespaces)
                 row += 1
@@ -144,12 +145,12 @@ struct PublicSurface {
             {
                 let name = String(words[kind + 1].prefix { $0.isLetter || $0.isNumber || $0 == "_" || $0 == "." })
                 let isExtension = words[kind] == "extension", full = place.isEmpty ? name : place + "." + name
-                // An extension of another module's type is public as far as its members are.
+                // An extension of another module's type is as public as its members.
                 let isPublic = isExtension ? declared[name] ?? true : isReachable && words[..<kind].contains { $0 == "public" || $0 == "open" }
                 if !isExtension, isFirst { declared[full] = isPublic }
                 if isPublic, !isExtension {
                     types.append(full)
-                    // An enumeration on one line has its cases there.
+                    // An enumeration on one line has its cases on that line.
                     lines.append("\(full): \(declaration(text, keepsBody: words[kind] == "enum" && text.hasSuffix("}")))")
                 }
                 if text.hasSuffix("{") {

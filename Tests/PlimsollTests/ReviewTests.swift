@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/Review.md says which test holds each row, so each test that a row names must exist.
+/// The table in docs/Review.md, whose rows name the tests that hold them. Each named test must exist.
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct ReviewTests {
     private static let file = TidyTests.root.appendingPathComponent("docs/Review.md")
 
@@ -46,20 +46,21 @@ import Testing
 enum ReviewTable {
     /// A suite, or a test of that suite, that a row names.
     struct Mention: CustomStringConvertible {
-        /// Counted from 1.
+        /// The line number, counted from 1.
         var line: Int
         /// A suite, or the file or folder that has the tests.
         var suite: String?
-        /// As written, with `…` for what is left out.
+        /// The name as written, with `…` for omitted text.
         var name: String?
 
         var description: String { [suite, name].compactMap { $0 }.joined(separator: ".") }
 
-        /// Returns whether `name` is what `pattern` stands for.
+        /// Returns true if `name` matches `pattern`.
         static func matches(_ pattern: String, _ name: String) -> Bool { NamePattern(pattern).matches(name) }
     }
 
-    /// A name in which `…` stands for what is left out. Split once: a row's name is compared with thousands of tests' names.
+    /// A name in which `…` stands for omitted text. The pattern is split once, because a row's name is compared with
+    /// thousands of tests' names.
     struct NamePattern {
         private let parts: [String]
 
@@ -79,7 +80,7 @@ enum ReviewTable {
         }
     }
 
-    /// Commands stand between backticks as well.
+    /// The beginnings of commands, which stand between backticks as well.
     private static let commands = ["make ", "plimsoll ", "swift "]
 
     /// Returns the suites that the rows name, and the tests that their last two columns name between backticks.

@@ -2,11 +2,12 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What the compiler does not forbid.
+/// Rules for the sources that the compiler does not enforce.
 @Suite struct TidyTests {
     static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
 
-    /// The package's own sources below a folder; empty where the sources are not at hand, as in the virtual machine.
+    /// Returns the package's own sources below a folder; none where the sources are not at hand, as in the virtual
+    /// machine.
     static func sources(_ folder: String) -> [(path: String, text: String)] {
         let folder = root.appendingPathComponent(folder)
         // Hidden folders have the sources of other packages.
@@ -51,7 +52,7 @@ import Testing
             let words = banned.filter { text.contains($0) }, mayWaitEmpty = text.contains("{}\n")
             guard mayWaitEmpty || !words.isEmpty else { continue }
             for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
-                // What sends or writes until there is no more room does something each time.
+                // A loop that sends or writes until there is no more room does work in each turn.
                 let isWork = line.contains("while let ") || line.contains("send(") || line.contains("write(")
                 let isEmptyLoop = line.hasSuffix("{}") && line.contains("while ") && !isWork
                 guard isEmptyLoop || words.contains(where: { line.contains($0) }) else { continue }

@@ -1,7 +1,7 @@
 import Glibc
 
-/// Refusals of system calls of the calling thread, and of the threads that it starts, for the rest of their lives: a
-/// seccomp filter installed late. For tests in a process of their own.
+/// Refusals of system calls by the calling thread and the threads that it starts, for the rest of their lives: a
+/// seccomp filter installed late. For tests in separate processes.
 public struct CallFilter {
     private typealias Instruction = (code: UInt16, ifTrue: UInt8, ifFalse: UInt8, value: UInt32)
     private var instructions: [Instruction] = []
@@ -15,12 +15,13 @@ public struct CallFilter {
 
     public init() {}
 
-    /// Refuses every call of that number.
+    /// Refuses every call with this number.
     public mutating func refuse(_ number: UInt32, _ error: Int32) {
         instructions += [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x0005_0000 | UInt32(error))]
     }
 
-    /// Refuses calls of that number of which an argument, the first being 0, is `value`; or has all its bits, if it is flags.
+    /// Refuses calls with this number if an argument, counted from 0, is `value`. If the argument is flags, all bits of
+    /// `value` must be set.
     public mutating func refuse(_ number: UInt32, argument: UInt32, _ value: Int32, areFlags: Bool = false, _ error: Int32) {
         instructions += [
             (0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16 + 8 * argument), (areFlags ? 0x45 : 0x15, 0, 1, UInt32(value)),
@@ -28,7 +29,7 @@ public struct CallFilter {
         ]
     }
 
-    /// Begins. Returns false if the kernel takes no filters.
+    /// Installs the filter. Returns false if the kernel accepts no filters.
     public func install() -> Bool {
         typealias Control = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
         guard let prctl = dlsym(nil, "prctl").map({ unsafeBitCast($0, to: Control.self) }) else { return false }
@@ -38,7 +39,7 @@ public struct CallFilter {
             program.deallocate()
             header.deallocate()
         }
-        // In the end everything else is allowed.
+        // The last instruction allows all other calls.
         for (place, instruction) in (instructions + [(0x06, 0, 0, 0x7fff_0000)]).enumerated() {
             program.storeBytes(of: instruction.code, toByteOffset: place * 8, as: UInt16.self)
             program.storeBytes(of: instruction.ifTrue, toByteOffset: place * 8 + 2, as: UInt8.self)

@@ -5,7 +5,8 @@ public import Testing
 /// True if a test that cannot run here fails instead of being skipped: `TEST_REQUIRE=1`.
 public let requiresEveryTest = getenv("TEST_REQUIRE").map { String(cString: $0) } == "1"
 
-/// What a test needs of the machine that runs it. Elsewhere the test is skipped with the reason, or fails where every test is required.
+/// A requirement of a test on the machine. On other machines the test is skipped with the reason, or fails where every
+/// test is required.
 public struct Need: TestTrait, SuiteTrait {
     /// A machine that runs the test in place of this one.
     public enum Substitute: Sendable {
@@ -37,22 +38,22 @@ public struct Need: TestTrait, SuiteTrait {
 }
 
 extension Trait where Self == Need {
-    /// The test runs only where `condition` holds.
+    /// Runs the test only where `condition` holds.
     /// - Parameters:
-    ///   - condition: What the machine must have.
-    ///   - reason: What the machine lacks if it does not hold.
-    ///   - substitute: A machine that has what is needed and runs the test as well.
+    ///   - condition: The required property of the machine.
+    ///   - reason: The lack of the machine if `condition` does not hold.
+    ///   - substitute: A machine that meets the condition and runs the test as well.
     public static func needs(
         _ condition: @autoclosure @escaping @Sendable () -> Bool, _ reason: String, or substitute: Need.Substitute? = nil
     ) -> Need { Need(reason, substitute, condition) }
 
-    /// The test runs only where Plimsoll is built for the Linux kernel: volatile memory, barriers of all threads and
+    /// Runs the test only where Plimsoll is built for the Linux kernel: volatile memory, barriers of all threads and
     /// memory that is wiped in a forked child. The inert build of other systems has none (`make inert`).
     public static var needsLinux: Need {
         Need("the inert build has no volatile memory and no barriers", nil) { VolatileMemory.isSupported }
     }
 
-    /// The test runs only where there is no `obstacle`, which is the reason.
+    /// Runs the test only where there is no `obstacle`, which is the reason.
     public static func needs(no obstacle: Comment?, or substitute: Need.Substitute? = nil) -> Need {
         let isMet = obstacle == nil
         return Need(obstacle?.rawValue ?? "", substitute) { isMet }

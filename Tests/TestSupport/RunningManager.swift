@@ -29,12 +29,12 @@ package struct RunningManager {
         }
     }
 
-    /// Pushes a reading with that much available of 1 GiB, and waits until the loop has seen it.
+    /// Pushes a reading with `available` bytes of 1 GiB left, and waits until the loop has seen the reading.
     package func available(_ available: ByteCount, after step: Duration = .zero) async {
         await turn(after: step) { source.push(usage: .gibibytes(1) - available, limit: .gibibytes(1)) }
     }
 
-    /// Moves time and calls `push`, and waits until the loop has seen both in one turn.
+    /// Moves the clock, calls `push`, and waits until the loop has seen both in one turn.
     package func turn(after step: Duration, _ push: () -> Void) async {
         await source.whileIdle {
             clock.advance(by: step)
@@ -43,12 +43,12 @@ package struct RunningManager {
         await source.waitUntilIdle()
     }
 
-    /// The reports to come, from now on.
+    /// The reports from now on.
     package var comingReports: AsyncStream<ActionReport> {
         AsyncStream { continuation in manager.onReport { continuation.yield($0) } }
     }
 
-    /// Waits until `condition` holds; the loop turns meanwhile as it pleases.
+    /// Waits until `condition` holds. The loop turns freely meanwhile.
     package func until(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async {
         await TestSupport.until(sourceLocation: sourceLocation, condition)
     }

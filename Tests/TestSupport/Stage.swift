@@ -3,7 +3,7 @@ package import PlimsollLifecycle
 package import PlimsollTesting
 import Testing
 
-/// A manager that does not run, on a clock moved by hand.
+/// A manager that does not run, on a manual clock.
 package struct Stage {
     package let clock = ManualClock()
     package let log = Log<String>()
@@ -18,7 +18,7 @@ package struct Stage {
         lifecycle.policy = policy
     }
 
-    /// Logs each of its four calls.
+    /// Registers an observer that logs each of the four calls.
     @discardableResult
     package func observe(_ name: String) -> Registration {
         let log = log
@@ -27,8 +27,9 @@ package struct Stage {
             onBackground: { _ in log.add("\(name) background") }, onForeground: { _ in log.add("\(name) foreground") })
     }
 
-    /// Begins something and moves time on, a step at a time, until it has ended. Time stands still as long as any of the manager's threads has something to do
-    /// but those that `blockade` holds up: they come late on a busy machine, and time moved by hand does not wait for them.
+    /// Runs `body`, and moves the clock step by step until `body` has ended. The clock stands still while any thread of
+    /// the manager is busy, except threads that `blockade` blocks: on a busy machine those threads run late, and a
+    /// manual clock does not wait for them.
     package func whileTimePasses<Result: Sendable>(
         beside blockade: Blockade = Blockade(), _ body: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
@@ -38,9 +39,9 @@ package struct Stage {
             _ = try? await task.value
             done.add(1)
         }
-        await until("the end of what takes time") {
+        await until("the end of the body") {
             guard done.value == 0 else { return true }
-            // In this order: who is held up was busy before.
+            // In this order: a blocked thread was busy before.
             let held = blockade.count
             if manager.parts.threads.busy == held { clock.advance(by: ManualClock.step) }
             return false

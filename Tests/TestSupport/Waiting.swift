@@ -2,14 +2,15 @@ import Dispatch
 public import Glibc
 public import Testing
 
-/// The queue that paces `until(_:limit:sourceLocation:_:)`. Its thread is not one of the cooperative pool's, so a wait
-/// leaves the pool to the work that is waited for.
+/// The queue that paces `until(_:limit:sourceLocation:_:)`. The queue's thread is outside the cooperative pool, so a
+/// wait leaves the pool to the awaited work.
 private let pacer = DispatchQueue(label: "plimsoll.tests.waiting")
 
 /// The time left of a wait's limit.
 ///
-/// Each check takes off a hundredth of the limit at most. On a busy machine minutes may pass before the pool takes a task
-/// again, and the task that would make the condition hold waits in the same line. A host may also pause its machines.
+/// Each check subtracts at most a hundredth of the limit. On a busy machine minutes may pass before the pool runs a
+/// task again, and the task that would make the condition hold waits in the same queue. A host may also pause its
+/// machines.
 private struct Patience {
     private let most: Duration
     private var left: Duration
@@ -29,14 +30,14 @@ private struct Patience {
     }
 }
 
-/// Suspends until `condition` holds, checking it once a millisecond, and records an issue when it does not in time.
+/// Suspends until `condition` holds, with one check each millisecond, and records an issue if the limit passes first.
 ///
-/// The limit only ends what would hang. No test may depend on how long a wait takes.
+/// The limit only ends a wait that would hang. No test may depend on the length of a wait.
 /// - Parameters:
 ///   - what: The awaited state, for the issue's text.
 ///   - limit: The longest wait, on the real clock.
-///   - condition: The condition. It may also cause what is awaited, such as by moving a manual clock.
-/// - Returns: Whether the condition came to hold.
+///   - condition: The condition, which may also cause the awaited state, for example by moving a manual clock.
+/// - Returns: True if the condition came to hold.
 @discardableResult
 public func until(
     _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(240), sourceLocation: SourceLocation = #_sourceLocation,
@@ -55,14 +56,15 @@ public func until(
     }
 }
 
-/// Blocks the calling thread until `condition` holds, checking it once a millisecond, and records an issue when it does not in time.
+/// Blocks the calling thread until `condition` holds, with one check each millisecond, and records an issue if the
+/// limit passes first.
 ///
-/// For threads of a test's own and for bodies that cannot suspend. Others use `until(_:limit:sourceLocation:_:)`.
+/// For a test's own threads and for bodies that cannot suspend. Other code uses `until(_:limit:sourceLocation:_:)`.
 /// - Parameters:
 ///   - what: The awaited state, for the issue's text.
 ///   - limit: The longest wait, on the real clock.
-///   - condition: The condition. It may also cause what is awaited.
-/// - Returns: Whether the condition came to hold.
+///   - condition: The condition, which may also cause the awaited state.
+/// - Returns: True if the condition came to hold.
 @discardableResult
 public func blockUntil(
     _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(240), sourceLocation: SourceLocation = #_sourceLocation,
@@ -79,24 +81,24 @@ public func blockUntil(
     return true
 }
 
-/// Suspends until the task is cancelled, as work does that nothing else ends.
+/// Suspends until the task is cancelled, like work without another end.
 /// - Throws: `CancellationError`.
 public func untilCancelled(sourceLocation: SourceLocation = #_sourceLocation) async throws {
     await until("the cancellation", sourceLocation: sourceLocation) { Task.isCancelled }
     try Task.checkCancellation()
 }
 
-/// Suspends `times` times, as work does that has something to await, and lets others go first.
+/// Suspends `times` times, like work with something to await, and lets other tasks run first.
 ///
-/// This waits for nothing. What a test waits for is the business of `until(_:limit:sourceLocation:_:)`.
+/// This call waits for no condition. Use `until(_:limit:sourceLocation:_:)` to wait for one.
 public func giveWay(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
 
-/// Delays the calling thread where the delay is what is tested, such as between two steps of a race.
+/// Delays the calling thread where the delay is under test, such as between two steps of a race.
 ///
-/// This waits for nothing. What a test waits for is the business of `until` and `blockUntil`.
+/// This call waits for no condition. Use `until` or `blockUntil` to wait for one.
 public func nap(_ microseconds: UInt32) { usleep(microseconds) }
 
-/// The kernel's number of the calling thread.
+/// The kernel's id of the calling thread.
 public var threadNumber: pid_t {
     var text = [CChar](repeating: 0, count: 64)
     let count = readlink("/proc/thread-self", &text, text.count)
@@ -104,7 +106,7 @@ public var threadNumber: pid_t {
     return pid_t(String(decoding: path.split(separator: UInt8(ascii: "/")).last ?? [], as: UTF8.self)) ?? 0
 }
 
-/// Whether a thread of this process waits in the kernel, as for a lock.
+/// Returns true if a thread of this process waits in the kernel, as for a lock.
 public func isBlocked(_ thread: pid_t) -> Bool {
     guard let file = fopen("/proc/self/task/\(thread)/stat", "r") else { return false }
     defer { fclose(file) }

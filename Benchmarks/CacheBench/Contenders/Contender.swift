@@ -1,21 +1,23 @@
-/// Somebody in a race: a cache, ready to be asked for a workload's keys.
+/// A contender in a race: a cache, ready for requests of a workload's keys.
 protocol Contender: AnyObject {
     var name: String { get }
-    /// Does the workload's operations on so many threads for about `length`, going on where it stopped.
+    /// Performs the workload's operations on `threads` threads for about `length`, from the positions of the last run
+    /// on.
     func run(threads: Int, for length: Duration) throws -> Heat
 }
 
-/// A cache in this process and the keys that each thread asks it for.
+/// A cache in this process, and the keys that each thread requests.
 final class LocalContender<Key: Sendable>: Contender {
     let name: String
     private let streams: [[Key]]
     private let work: @Sendable (UnsafeBufferPointer<Key>) -> (hits: Int, weight: Int)
     private let positions: [Position]
 
-    /// Where a thread stopped. Only that thread touches it, and who reads it later has joined the thread.
+    /// The position at which a thread stopped. Only that thread accesses the position, and later readers have joined
+    /// the thread.
     private final class Position: @unchecked Sendable {
         var next = 0
-        /// What the values weighed: the optimizer may leave out no look-up whose result counts.
+        /// The sum of the values' weights: the optimizer removes no look-up whose result counts.
         var weight = 0
     }
 
@@ -23,7 +25,7 @@ final class LocalContender<Key: Sendable>: Contender {
     private static var chunk: Int { 1024 }
 
     /// - Parameters:
-    ///   - streams: one for each thread, in whole chunks.
+    ///   - streams: a stream for each thread, in whole chunks.
     ///   - work: one pass over some of a stream's keys.
     init(
         _ name: String, _ streams: [[Key]],

@@ -1,4 +1,4 @@
-/// A bare `Dictionary`, no lock and no bound, filled once: the yardstick of a look-up.
+/// A bare `Dictionary` without lock or bound, filled once: the baseline of a look-up.
 struct DictionaryStore<Key: Hashable & Sendable, Value: Weighable & Sendable>: KeyedStore {
     private let values: [Key: Value]
 
@@ -10,8 +10,9 @@ struct DictionaryStore<Key: Hashable & Sendable, Value: Weighable & Sendable>: K
     func insert(_ value: Value, forKey key: Key) { preconditionFailure("the bare dictionary is only read") }
 }
 
-/// The same, but each value is handed out with a reference of the caller's own, as by anything that may let go of it meanwhile: what no cache of objects can go below.
-/// Inlined, the optimizer sees that the dictionary keeps its values, and never touches them.
+/// The same, but each value is handed out with a separate reference for the caller, as in any store that may drop the
+/// value meanwhile: the lower bound for caches of objects. With inlining, the optimizer sees that the dictionary keeps
+/// the values, and never touches their reference counts.
 struct HandingDictionary<Key: Hashable & Sendable, Value: Weighable & Sendable>: KeyedStore {
     private let store: DictionaryStore<Key, Value>
 

@@ -1,11 +1,11 @@
 import Glibc
 
-/// A cache in a process of its own, in another language. Each heat is asked for by a line and answered by one.
+/// A cache in a separate process, in another language. A line requests each heat, and a line answers.
 final class ExternalContender: Contender {
     let name: String
     private let process: ChildProcess
 
-    /// Starts the program and waits until it is warm.
+    /// Starts the program and waits until the cache is warm.
     init(_ peer: ExternalPeer, _ arguments: [String]) throws {
         name = peer.name
         process = try ChildProcess(
@@ -43,7 +43,7 @@ final class ExternalContender: Contender {
     }
 }
 
-/// A program that can race: how it is called and what it can do.
+/// A program that can race, with its command and abilities.
 struct ExternalPeer {
     let name: String
     let command: [String]
@@ -51,8 +51,8 @@ struct ExternalPeer {
     let kinds: Set<KeyKind>
 }
 
-/// What a workload does with its keys, as the other programs are told.
+/// The operations of a workload, as named to the other programs.
 enum Work: String { case look, lookOrInsert = "look-or-insert", lookAndWrite = "look-and-write" }
 
-/// What keys are, as the other programs are told.
+/// The kind of keys, as named to the other programs.
 enum KeyKind: String { case number, text }

@@ -1,8 +1,8 @@
 import Foundation
 
-/// `NSCache`. Keys and values are objects made beforehand, so that only the cache's own time is counted.
+/// `NSCache`. Keys and values are objects made beforehand, so that only the time of the cache counts.
 ///
-/// Unchecked: Foundation's Linux version takes a lock in every call but is not marked for it.
+/// Unchecked: Foundation's Linux version takes a lock in every call but is not marked as Sendable.
 struct FoundationStore<KeyObject: NSObject, ValueObject: AnyObject>: KeyedStore, @unchecked Sendable {
     private let cache = NSCache<KeyObject, ValueObject>()
 
@@ -16,13 +16,13 @@ struct FoundationStore<KeyObject: NSObject, ValueObject: AnyObject>: KeyedStore,
     }
 }
 
-/// An object that nobody changes, which its class can't promise: hence unchecked.
+/// An object that no thread changes. The object's class cannot promise that: hence unchecked.
 struct Constant<Object: AnyObject>: Weighable, @unchecked Sendable {
     let object: Object
 
     init(_ object: Object) { self.object = object }
 
-    /// Not looked into: bridging is not the cache's.
+    /// A constant: bridging is not part of the cache's cost.
     var weight: Int { 1 }
 }
 

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Least recently used, as somebody who cares writes it: a dictionary of indices into arrays, linked by index, under one mutex.
+/// Least recently used, as written for speed: a dictionary of indices into arrays, linked by index, under one mutex.
 final class IndexLinkedLRU<Key: Hashable & Sendable, Value: Weighable & Sendable>: KeyedStore {
     private let state: Mutex<State>
 
@@ -12,7 +12,8 @@ final class IndexLinkedLRU<Key: Hashable & Sendable, Value: Weighable & Sendable
     private struct State {
         private let capacity: Int
         private var places: [Key: Int32] = [:]
-        // Place 0 is the ring's head: its next is the entry used last, its previous the one to go first.
+        // Place 0 is the ring's head: the next place has the entry used last, the previous place the entry to be
+        // evicted first.
         private var keys: [Key?] = [nil]
         private var values: [Value?] = [nil]
         private var next: [Int32] = [0]

@@ -1,4 +1,4 @@
-/// What all contenders in this process can do. Loops over it are specialized for each of them.
+/// The operations of all contenders in this process. Loops over a store are specialized for each store.
 protocol KeyedStore: Sendable {
     associatedtype Key: Sendable
     associatedtype Value: Weighable
@@ -7,7 +7,7 @@ protocol KeyedStore: Sendable {
     func insert(_ value: Value, forKey key: Key)
 }
 
-/// A value of which a benchmark reads something.
+/// A value that a benchmark reads.
 protocol Weighable {
     var weight: Int { get }
 }
@@ -22,7 +22,7 @@ final class Item: Weighable, Sendable {
 }
 
 extension KeyedStore {
-    /// Asks for each key.
+    /// Requests each key.
     @inline(__always)
     func look(_ keys: UnsafeBufferPointer<Key>) -> (hits: Int, weight: Int) {
         var hits = 0, weight = 0
@@ -34,7 +34,7 @@ extension KeyedStore {
         return (hits, weight)
     }
 
-    /// Asks for each key and inserts it where it is missing.
+    /// Requests each key and inserts missing keys.
     @inline(__always)
     func lookOrInsert(_ keys: UnsafeBufferPointer<Key>) -> (hits: Int, weight: Int) where Key == Value {
         var hits = 0, weight = 0
@@ -49,7 +49,7 @@ extension KeyedStore {
         return (hits, weight)
     }
 
-    /// Asks for three keys and writes the fourth.
+    /// Requests three keys and writes the fourth.
     @inline(__always)
     func lookAndWrite(_ keys: UnsafeBufferPointer<Key>) -> (hits: Int, weight: Int) where Key == Value {
         var hits = 0, weight = 0

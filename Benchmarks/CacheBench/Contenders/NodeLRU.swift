@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Least recently used, as it is usually written: a dictionary of nodes that are objects, under one mutex.
+/// Least recently used, as usually written: a dictionary of nodes that are objects, under one mutex.
 final class NodeLRU<Key: Hashable & Sendable, Value: Weighable & Sendable>: KeyedStore {
     private let state: Mutex<State>
 
@@ -12,7 +12,7 @@ final class NodeLRU<Key: Hashable & Sendable, Value: Weighable & Sendable>: Keye
     private final class Node {
         let key: Key
         var value: Value
-        // The dictionary keeps nodes alive.
+        // The dictionary keeps the nodes alive.
         unowned(unsafe) var next: Node?
         unowned(unsafe) var previous: Node?
 

@@ -1,8 +1,8 @@
 import Plimsoll
 
-/// What tables call the cache under test.
+/// The name of the cache under test in tables.
 let ourName = "PurgeableCache"
-/// And where it lends what is looked up, instead of handing out a reference.
+/// The name in races where the cache lends values instead of handing out references.
 let ourLendingName = "PurgeableCache, lent"
 
 /// The cache under test, every entry at a cost of 1.
@@ -17,7 +17,7 @@ struct PlimsollStore<Key: Hashable & Sendable, Value: Weighable & Sendable>: Key
     @inline(__always)
     func insert(_ value: Value, forKey key: Key) { cache.insert(value, forKey: key) }
 
-    /// Asks for each key and borrows its value.
+    /// Requests each key and borrows the value.
     @inline(__always)
     func borrow(_ keys: UnsafeBufferPointer<Key>) -> (hits: Int, weight: Int) {
         var hits = 0, weight = 0

@@ -1,17 +1,18 @@
-/// Least recently used, exactly, over entries of a cost each.
+/// Exact least recently used, over entries with costs.
 struct ExactLRU {
     private let budget: Int
     private let cost: (UInt32) -> Int
     private var total = 0
-    /// Links of the ring by key, and one beyond the keys as its head: its next was used last, its previous is the first to go.
+    /// Links of the ring by key, with one place beyond the keys as the head. The head's next key was used last, the
+    /// head's previous key is evicted first.
     private var next: [UInt32]
     private var previous: [UInt32]
     private var isHeld: [Bool]
     private let head: UInt32
 
     /// - Parameters:
-    ///   - budget: bound of the sum of costs.
-    ///   - keyCount: keys are below it.
+    ///   - budget: upper bound of the sum of costs.
+    ///   - keyCount: upper bound of all keys, exclusive.
     init(budget: Int, keyCount: Int, cost: @escaping (UInt32) -> Int = { _ in 1 }) {
         self.budget = budget
         self.cost = cost
@@ -21,9 +22,9 @@ struct ExactLRU {
         isHeld = Array(repeating: false, count: keyCount)
     }
 
-    /// Asks for a key and lets a miss insert it.
+    /// Requests a key. A miss inserts the key.
     ///
-    /// - Returns: whether it was a hit.
+    /// - Returns: true for a hit.
     mutating func request(_ key: UInt32) -> Bool {
         if isHeld[Int(key)] {
             unlink(key)

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 
-/// Hit ratios on streams of requests.
+/// Measures hit ratios on streams of requests.
 struct HitRatioCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hit-ratio",
@@ -62,7 +62,7 @@ struct HitRatioCommand: ParsableCommand {
         return cells
     }
 
-    /// Room for a share of the bytes of all keys instead of their number.
+    /// Measures with room for a share of the bytes of all keys instead of their number.
     private func measureBytes(_ trace: TraceFile) {
         let bytes = trace.sizes.reduce(0) { $0 + Int($1) }
         for size in Self.sizes {

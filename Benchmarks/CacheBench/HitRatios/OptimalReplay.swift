@@ -1,14 +1,15 @@
-/// What no policy can exceed (Belady 1966, with the newcomer itself among those that may go): out goes what is asked for last.
+/// The bound that no policy exceeds (Belady 1966, with the newcomer itself among the candidates): evicts the key with
+/// the latest next request.
 struct OptimalReplay {
-    /// Not asked for again.
+    /// The next use of a key that is not requested again.
     private static let never = UInt32.max
 
-    /// Hits of `requests` with room for `capacity` entries.
+    /// Returns the hits of `requests` with room for `capacity` entries.
     ///
-    /// - Parameter keyCount: keys are below it.
+    /// - Parameter keyCount: upper bound of all keys, exclusive.
     static func hits(_ requests: [UInt32], keyCount: Int, capacity: Int) -> Int {
         let nextUses = nextUses(requests, keyCount: keyCount)
-        // When each held key is asked for next, latest first. Times are unique, so they stand for the keys.
+        // The next request of each held key, latest first. Times are unique, so they stand for the keys.
         var latest = TimeHeap()
         var isHeld = Array(repeating: false, count: keyCount)
         var hits = 0, held = 0
@@ -18,7 +19,7 @@ struct OptimalReplay {
             } else {
                 held += 1
             }
-            // What is never asked for again makes room at once, which takes nothing from anybody.
+            // A key that is never requested again leaves at once, which costs no hit.
             isHeld[Int(key)] = nextUses[time] != never
             if isHeld[Int(key)] { latest.insert(nextUses[time]) } else { held -= 1 }
             if held > capacity, let farthest = latest.removeLatest() {

@@ -1,11 +1,11 @@
 import Plimsoll
 import PlimsollLifecycle
 
-/// A stream of requests put to a cache: what is missing is inserted.
+/// A stream of requests to a cache. Misses are inserted.
 struct Replay {
     let trace: TraceFile
 
-    /// Hits of a cache of `capacity` entries, in percent of the requests.
+    /// The hits of each policy with the same capacity, in percent of the requests.
     struct Result: Codable {
         var ours: Double
         var optimal: Double
@@ -23,7 +23,7 @@ struct Replay {
             s3fifo: percent(trace.requests.count { s3fifo.request($0) }))
     }
 
-    /// The cache itself, from outside its module, as its users have it.
+    /// Returns the hits of the cache itself, called from another module as users do.
     private func ourHits(capacity: Int) -> Int {
         let cache = PurgeableCache<UInt64, UInt64>("trace", limit: ByteCount(capacity), cost: { _, _ in 1 })
         var hits = 0
@@ -37,7 +37,8 @@ struct Replay {
         return hits
     }
 
-    /// Hits with room for so many bytes, each key at its size, in percent of the requests and of their bytes.
+    /// Returns the hits with room for `budget` bytes, each key at the key's size, in percent of the requests and of
+    /// their bytes.
     ///
     /// - Precondition: the trace has sizes.
     func run(budget: Int) -> (ours: Share, leastRecentlyUsed: Share) {

@@ -1,8 +1,8 @@
 import PlimsollTesting
 
-/// Streams of requests for those who have no recorded ones: what caches meet most, each from its seed.
+/// Streams of requests for machines without recorded ones: the most common patterns, each from a seed.
 enum SyntheticTraces {
-    /// Name, seed and the stream.
+    /// Returns the traces with their seeds.
     static func all() -> [(trace: TraceFile, seed: UInt64)] {
         let makers: [(String, UInt64, (inout SeededGenerator) -> [UInt32])] = [
             ("synthetic-zipf", 1, zipf), ("synthetic-scans", 2, scans), ("synthetic-loop", 3, loop),
@@ -16,13 +16,13 @@ enum SyntheticTraces {
 
     private static let requests = 1_000_000, keys = 100_000
 
-    /// What is wanted stays wanted.
+    /// Returns requests whose popular keys stay popular.
     private static func zipf(_ random: inout SeededGenerator) -> [UInt32] {
         let zipf = Zipf(count: keys, skew: 0.9)
         return (0..<requests).map { _ in UInt32(zipf.next(using: &random)) }
     }
 
-    /// The same, and now and then somebody reads a stretch of what nobody else wants.
+    /// Returns the same, with occasional scans of keys that no other request has.
     private static func scans(_ random: inout SeededGenerator) -> [UInt32] {
         let zipf = Zipf(count: keys, skew: 0.9)
         var result: [UInt32] = []
@@ -34,7 +34,7 @@ enum SyntheticTraces {
         return result
     }
 
-    /// A working set gone through in order, again and again, among other requests: the worst for what was used least recently.
+    /// Returns requests for a working set in order, again and again, among other requests: the worst case for LRU.
     private static func loop(_ random: inout SeededGenerator) -> [UInt32] {
         let zipf = Zipf(count: keys, skew: 0.7), length = keys / 10
         return (0..<requests).map { number in

@@ -1,8 +1,9 @@
 import Synchronization
 
-/// Threads that begin together, work until told to stop, and are timed each by its own clocks.
+/// Threads that begin together and work until the end of a run. Each thread is timed by the thread's own clocks.
 final class Crew: Sendable {
-    // Mutable state: atomics. The flags are released and acquired so that a thread starts and stops soon; they publish nothing.
+    // Mutable state: atomics. Release and acquire ordering lets a thread start and stop soon. The flags publish
+    // nothing.
     private let ready = Atomic(0)
     private let isOver = Atomic(false)
     private let laps: Mutex<[Lap]>
@@ -13,9 +14,9 @@ final class Crew: Sendable {
         laps = Mutex(Array(repeating: Lap(), count: size))
     }
 
-    /// Runs `work` over and over on so many threads for about `length`.
+    /// Runs `work` over and over on `size` threads for about `length`.
     ///
-    /// - Parameter work: does some operations as that thread; returns their number and how many were hits.
+    /// - Parameter work: performs some operations as the given thread; returns the numbers of operations and hits.
     static func run(
         _ size: Int, for length: Duration, _ work: @escaping @Sendable (_ thread: Int) -> (operations: Int, hits: Int)
     ) throws -> Heat {
@@ -36,7 +37,7 @@ final class Crew: Sendable {
         let queue = RunQueue()
         var lap = Lap()
         ready.wrappingAdd(1, ordering: .acquiringAndReleasing)
-        // A spin and not a lock: woken one after the other, they would not begin together.
+        // A spin and not a lock: threads woken one after the other would not begin together.
         while ready.load(ordering: .acquiring) < size {}
         let start = ThreadTimes.now(queue)
         while !isOver.load(ordering: .acquiring) {

@@ -2,14 +2,14 @@ import Glibc
 
 /// Times of the calling thread, in nanoseconds.
 struct ThreadTimes: Codable {
-    /// Spent on a processor.
+    /// Time on a processor.
     var processor: Double
-    /// By the clock on the wall.
+    /// Wall time.
     var wall: Double
-    /// Ready to run and kept waiting by others.
+    /// Time in which the thread was ready to run and waited for others.
     var waited: Double
 
-    /// Until now.
+    /// Returns the times until now.
     static func now(_ queue: borrowing RunQueue) -> ThreadTimes {
         ThreadTimes(processor: clock(CLOCK_THREAD_CPUTIME_ID), wall: clock(CLOCK_MONOTONIC), waited: queue.waited)
     }
@@ -19,7 +19,7 @@ struct ThreadTimes: Codable {
             processor: end.processor - start.processor, wall: end.wall - start.wall, waited: end.waited - start.waited)
     }
 
-    /// A clock of the kernel's.
+    /// Returns the time of a kernel clock.
     static func clock(_ id: clockid_t) -> Double {
         var time = timespec()
         clock_gettime(id, &time)
@@ -27,13 +27,14 @@ struct ThreadTimes: Codable {
     }
 }
 
-/// What the kernel says of the thread that made it: how long it was ready to run and did not.
+/// The kernel's run-queue time of the thread that created this value: time in which the thread was ready to run and did
+/// not run.
 struct RunQueue: ~Copyable {
     private let file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
 
     deinit { if file >= 0 { close(file) } }
 
-    /// Nanoseconds so far: the second number of the line (Documentation/scheduler/sched-stats.rst); 0 where there is none.
+    /// Nanoseconds so far: the second number of the line (Documentation/scheduler/sched-stats.rst); 0 without a number.
     var waited: Double {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 128) { line in
             let length = pread(file, line.baseAddress, line.count, 0)

@@ -3,7 +3,7 @@ import Foundation
 import Glibc
 import Plimsoll
 
-/// Resident memory of so many entries, in a process that has done nothing else.
+/// Measures the resident memory of `entries` entries, in a process that has done nothing else.
 struct FootprintCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_footprint", shouldDisplay: false)
 
@@ -28,7 +28,7 @@ struct FootprintCommand: ParsableCommand {
         try reportingFailure {
             let before = try Self.residentBytes()
             let held: Any
-            // Twice as many as fit: what a cache keeps about those that left belongs to it.
+            // Twice as many entries as fit: data that a cache keeps about evicted entries is part of the footprint.
             switch subject {
             case .purgeableCache: held = filled(PlimsollStore<UInt64, UInt64>(capacity: entries))
             case .indexLinkedLRU: held = filled(IndexLinkedLRU<UInt64, UInt64>(capacity: entries))
@@ -38,7 +38,7 @@ struct FootprintCommand: ParsableCommand {
                 for number in 0..<entries { values[Keys.key(number)] = UInt64(number) }
                 held = values
             case .nsCache:
-                // Its keys are objects and count; one value serves all.
+                // NSCache's keys are objects and count. One value serves all entries.
                 let cache = NSCache<NSNumber, NSNumber>(), value = NSNumber(value: 1)
                 cache.countLimit = entries
                 for number in 0..<entries { cache.setObject(value, forKey: NSNumber(value: number)) }
@@ -54,7 +54,7 @@ struct FootprintCommand: ParsableCommand {
         return store
     }
 
-    /// Of this process: the second number of `/proc/self/statm`, in pages.
+    /// Returns the resident bytes of this process: the second number of `/proc/self/statm`, in pages.
     private static func residentBytes() throws -> Int {
         let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
         guard let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) }) else {
@@ -63,13 +63,13 @@ struct FootprintCommand: ParsableCommand {
         return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }
 
-    /// Bytes an entry takes, by a new process of this program.
+    /// Returns the bytes of an entry, measured by a new process of this program.
     static func measure(_ subject: Subject, entries: Int) throws -> Double {
         try OwnPart.number(["_footprint", "--subject", subject.rawValue, "--entries", "\(entries)"])
     }
 }
 
-/// Threads that a used cache has started, in a process that has done nothing else.
+/// Counts the threads that a used cache has started, in a process that has done nothing else.
 struct IdleThreadsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_idle-threads", shouldDisplay: false)
 
@@ -90,12 +90,12 @@ struct IdleThreadsCommand: ParsableCommand {
     }
 }
 
-/// This program once more, for a part that needs a process of its own.
+/// Runs of this program for parts that need a separate process.
 enum OwnPart {
-    /// The number that it prints.
+    /// Returns the first number that the part prints.
     static func number(_ arguments: [String]) throws -> Double { try numbers(arguments)[0] }
 
-    /// The numbers of the line that it prints.
+    /// Returns the numbers of the line that the part prints.
     static func numbers(_ arguments: [String]) throws -> [Double] {
         let child = try ChildProcess(ChildProcess.itself, ["cache-bench"] + arguments, readsOutput: true)
         let ending = child.waitForEnd(),

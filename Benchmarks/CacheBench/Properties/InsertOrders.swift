@@ -2,18 +2,18 @@ import Foundation
 import Plimsoll
 import PlimsollTesting
 
-/// What an insert takes when costs come in this or that order: of twice as many entries as fit.
+/// Measures the time of an insert for several orders of costs, with twice as many entries as fit.
 struct InsertOrders {
-    /// Orders in which costs come; NSCache keeps a list by cost and walks it.
+    /// The orders of costs. NSCache keeps a list by cost, and walks that list.
     enum Order: String, CaseIterable { case rising, falling, random }
 
-    /// Entries that fit, about.
+    /// The approximate number of entries that fit.
     let entries: Int
 
-    /// A fill is repeated until so many inserts were made.
+    /// The least number of inserts: fills are repeated until then.
     private static let leastInserts = 1_000_000
 
-    /// Processor time of an insert in nanoseconds, the middle of the rounds, of each order.
+    /// Returns the processor time of an insert in nanoseconds for each order, the median of the rounds.
     func measure(rounds: Int) -> [Order: Double] {
         let costs = Dictionary(uniqueKeysWithValues: Order.allCases.map { ($0, self.costs($0)) })
         let keys = Keys.keys(2 * entries)
@@ -28,7 +28,7 @@ struct InsertOrders {
         return times.compactMapValues(median)
     }
 
-    /// The same of NSCache, once: it takes long.
+    /// Returns the same for NSCache, measured once because NSCache takes long.
     func measureFoundation(_ order: Order) -> Double {
         let costs = costs(order), keys = Keys.keys(2 * entries).map { NSNumber(value: $0) }
         let cache = NSCache<NSNumber, NSNumber>()
@@ -36,7 +36,7 @@ struct InsertOrders {
         let start = SteadyClock.thread
         for (key, cost) in zip(keys, costs) { cache.setObject(key, forKey: key, cost: cost) }
         let time = (SteadyClock.thread - start).inSeconds * 1e9 / Double(keys.count)
-        // Else nothing of it is ever freed.
+        // Without this call the cache's memory is never freed.
         cache.removeAllObjects()
         return time
     }

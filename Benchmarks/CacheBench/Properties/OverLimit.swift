@@ -2,16 +2,17 @@ import Plimsoll
 import PlimsollTesting
 import Synchronization
 
-/// Whether the sum of costs is ever above the limit when an insert, or a change of the limit, has returned.
+/// Checks that the sum of costs is never above the limit when an insert, or a change of the limit, has returned.
 ///
-/// Threads insert at random costs while one changes the limit. An inserter looks after its insert: if no change of the limit was under way from before it
-/// looked until after, whatever had happened before must be within the limit. Who changes the limit looks, too, as soon as the change has returned.
+/// Threads insert at random costs while one thread changes the limit. An inserter checks after each insert: if no
+/// change of the limit was under way from before the check until after, all earlier work must be within the limit. The
+/// thread that changes the limit checks as soon as a change has returned.
 final class OverLimit: Sendable {
     private static let inserters = 4, highest = 1_000_000
 
     private let cache = PurgeableCache<UInt64, UInt64>("over-limit", limit: ByteCount(highest))
-    // Mutable state: atomics. `changes` is odd while the limit is being changed; a fence keeps the look at the cache between two loads of it. The others
-    // are only counted.
+    // Mutable state: atomics. `changes` is odd while the limit is being changed. A fence keeps the check of the cache
+    // between two loads of `changes`. The others are only counted.
     private let changes = Atomic(0)
     private let isOver = Atomic(false)
     private let worstAfterInsert = Atomic(0)
@@ -19,10 +20,10 @@ final class OverLimit: Sendable {
     private let checks = Atomic(0)
 
     struct Result {
-        /// Largest sum of costs less the limit, in bytes, if positive: after an insert, and after a change of the limit.
+        /// Largest excess of the costs over the limit, in bytes, after an insert and after a change of the limit.
         var afterInsert: Int
         var afterChange: Int
-        /// Times that an inserter looked while the limit stood still.
+        /// Number of checks by inserters while the limit stood still.
         var checks: Int
         var changes: Int
     }

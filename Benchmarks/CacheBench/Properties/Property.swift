@@ -1,15 +1,15 @@
-/// What else is promised of the cache.
+/// Promised properties of the cache other than its speed in races.
 enum Property: String, CaseIterable {
     case specialization, insert, bytes, purge, overLimit = "over-limit", idle
 
     struct Outcome {
-        /// What does not hold of what must, whatever the machine.
+        /// The broken promise, among those that hold on any machine; `nil` for none.
         var failure: String?
-        /// What a chart shows of it.
+        /// The panel of the property in a chart.
         var panel: BarPanels.Panel?
     }
 
-    /// Measures it and tells its figures.
+    /// Measures the property and prints the figures.
     func measure(rounds: Int) throws -> Outcome {
         switch self {
         case .specialization: Outcome(failure: specialization(rounds))
@@ -43,7 +43,7 @@ enum Property: String, CaseIterable {
             report(ourName, entries, times)
             CacheBench.figure("cache.insert.\(entries)", times.values.max() ?? .nan, "ns")
         }
-        // No more: its time grows with the number of entries.
+        // Few entries: NSCache's time grows with the number of entries.
         let few = InsertOrders(entries: 5000)
         report(
             "NSCache", few.entries,

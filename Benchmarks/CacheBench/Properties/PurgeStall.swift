@@ -4,50 +4,54 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// A million objects thrown out at once: how long that keeps the caller, and how long an operation of another thread takes meanwhile.
+/// Measures a purge of a million objects: the time of the caller, and the longest operation of another thread
+/// meanwhile.
 final class PurgeStall: Sendable {
     private static let entries = 1_000_000
-    /// Others are watched so long after the call, too: freeing may have been left to them.
+    /// Time after the call in which the other thread is watched as well, because that thread may have to free the
+    /// objects.
     private static let aftermath = Duration.milliseconds(300)
 
     private let cache = PurgeableCache<UInt64, Counted>("purge", cost: { _, _ in 1 })
-    // Mutable state: atomics, relaxed but for `isWatched`, which is released and acquired so that the long steps are of the watched time; they have a lock, as
-    // there are few.
+    // Mutable state: atomics, relaxed except `isWatched`, which has release and acquire ordering so that the long steps
+    // belong to the watched time. The long steps have a lock, because they are few.
     private let isWatched = Atomic(false)
     private let isOver = Atomic(false)
     private let steps = Atomic(0)
     private let long = Mutex<[Double]>([])
-    /// Steps of the other thread that take longer are noted, in microseconds.
+    /// Microseconds of the shortest step of the other thread that is recorded.
     private static let least = 20.0
-    /// What a purge may keep others at most.
+    /// Microseconds for which a purge may delay others at most.
     private static let most = 50.0
 
-    /// An object of which is known how many are alive.
+    /// An object whose living instances are counted.
     private final class Counted: Sendable {
         static let alive = Atomic(0)
         init() { Self.alive.wrappingAdd(1, ordering: .relaxed) }
         deinit { Self.alive.wrappingSubtract(1, ordering: .relaxed) }
     }
 
-    /// In microseconds.
+    /// The times in microseconds.
     struct Result {
         var caller: Double
-        /// The longest operation of another thread but for as many as the machine made long in as much time without a purge: it takes virtual processors away for
-        /// 80 to 100 us at any moment, which no clock of the guest's tells from work.
+        /// The longest operation of another thread, after leaving out as many long ones as occur in the same time
+        /// without a purge: the machine takes virtual processors away for 80 to 100 us at any moment, which no clock of
+        /// the guest distinguishes from work.
         var others: Double
-        /// The longest operation of another thread, whatever kept it.
+        /// The longest operation of another thread, for any cause.
         var longest: Double
-        /// The same in as much time without a purge.
+        /// The same in the same time without a purge.
         var undisturbed: Double
-        /// Objects alive when the caller had its control back, and at the end of the watched time.
+        /// Living objects when the call returned, and at the end of the watched time.
         var aliveAtReturn: Double
         var aliveAtEnd: Double
 
         var numbers: [Double] { [caller, others, longest, undisturbed, aliveAtReturn, aliveAtEnd] }
     }
 
-    /// Medians of so many purges, each in a process of its own: what glibc keeps of an earlier one's objects in its fastbins would be merged in the middle of this
-    /// one, by whichever thread asks for a kilobyte first (some 40 ns an object).
+    /// Returns the medians of `rounds` purges, each in a separate process. In one process, glibc would keep objects of
+    /// an earlier purge in its fastbins, and would merge them in the middle of this purge, on the thread that first
+    /// allocates a kilobyte (some 40 ns an object).
     static func measure(rounds: Int) throws -> (middle: Result, worst: Result) {
         let results = try (0..<rounds).map { _ in try Result(OwnPart.numbers(["_purge-stall"])) }
         func pick(_ choose: ([Double]) -> Double) -> Result {
@@ -56,7 +60,7 @@ final class PurgeStall: Sendable {
         return (pick { median($0) ?? .nan }, pick { $0.max() ?? .nan })
     }
 
-    /// The caller's time of NSCache's in microseconds, once: filling it takes long.
+    /// Returns the caller's time for NSCache in microseconds, measured once because the fill takes long.
     static func measureFoundation() -> Double {
         let cache = NSCache<NSNumber, Counted>()
         for number in 0..<entries { cache.setObject(Counted(), forKey: NSNumber(value: number)) }
@@ -92,19 +96,19 @@ final class PurgeStall: Sendable {
             aliveAtEnd: Double(aliveAtEnd))
     }
 
-    /// Microseconds of the long steps of the other thread that overlap `body`, longest first.
+    /// Returns the microseconds of the other thread's long steps that overlap `body`, longest first.
     private func watch(_ body: () -> Void) -> [Double] {
         long.withLock { $0.removeAll() }
         isWatched.store(true, ordering: .releasing)
         body()
-        // The step that waited for all of it ends after it.
+        // A step that waited for the whole of `body` ends after `body`.
         let seen = steps.load(ordering: .acquiring)
         while steps.load(ordering: .acquiring) < seen + 2 { SteadyClock.sleep(.microseconds(100)) }
         isWatched.store(false, ordering: .releasing)
         return long.withLock { $0.sorted(by: >) }
     }
 
-    /// Asks for what was there and inserts again what is missing, as a service would.
+    /// Requests the old keys and inserts some missing ones, as a service would.
     private func work() {
         let queue = RunQueue()
         var number = 0, waited = queue.waited
@@ -115,8 +119,8 @@ final class PurgeStall: Sendable {
             let start = ThreadTimes.clock(CLOCK_MONOTONIC)
             if cache.value(forKey: key) == nil, let fresh { cache.insert(fresh, forKey: key) }
             var took = ThreadTimes.clock(CLOCK_MONOTONIC) - start
-            // A step that takes longer than 20 us may have waited for a processor, which is asked of the kernel then, and now and then so that no
-            // short waits add up.
+            // A step longer than 20 us may have waited for a processor, so the kernel's waits are read then. They are
+            // also read now and then, so that no short waits add up.
             if took > 20_000 || number % 4096 == 0 {
                 let total = queue.waited
                 took -= total - waited

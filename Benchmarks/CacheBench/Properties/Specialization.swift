@@ -1,10 +1,13 @@
 import Plimsoll
 
-/// Whether calls from another module are compiled for the types at hand: a hit as any client writes it, beside one that is kept from it.
+/// Checks that calls from another module are specialized: compares a hit as any client writes one with a hit that is
+/// kept generic.
 ///
-/// Compared by processor time and not in the machine code: what counts is the whole way of a hit, however it is cut into functions.
+/// Compares processor time and not machine code, because the whole path of a hit counts, however the path is cut into
+/// functions.
 struct Specialization {
-    /// A hit left generic goes through metadata and witnesses at each step, which takes several times as long.
+    /// The largest allowed ratio. A generic hit goes through metadata and witnesses at each step, which takes several
+    /// times as long.
     static let most = 0.5
 
     private let cache = PlimsollStore<UInt64, UInt64>(capacity: 2000)
@@ -12,7 +15,7 @@ struct Specialization {
 
     init() { for key in keys { cache.insert(key, forKey: key) } }
 
-    /// Processor time of the one over that of the other.
+    /// Returns the processor time of the specialized hit over that of the generic one.
     func ratio(rounds: Int) -> Double {
         var ratios: [Double] = []
         for round in 0...rounds {

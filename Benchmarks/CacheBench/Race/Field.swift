@@ -1,18 +1,18 @@
 import Foundation
 
-/// Caches with the same entries, about to be asked for the same keys.
+/// Caches with the same entries, before requests for the same keys.
 struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
     let entries: [(key: Key, value: Value)]
     let capacity: Int
     let streams: [[Key]]
 
-    /// The bare dictionary, which has no bound and is only looked into.
+    /// Returns the bare dictionary, which has no bound and is only read.
     func dictionary() -> any Contender {
         let store = DictionaryStore(table)
         return LocalContender("Dictionary", streams) { store.look($0) }
     }
 
-    /// The same, which hands its values out.
+    /// Returns the same, handing its values out.
     func handingDictionary() -> any Contender {
         let store = HandingDictionary(table)
         return LocalContender("Dictionary, handing out", streams) { store.look($0) }
@@ -20,7 +20,7 @@ struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
 
     private var table: [Key: Value] { Dictionary(entries.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 }) }
 
-    /// Everybody who only looks.
+    /// Returns the contenders that only look up.
     func lookers() -> [any Contender] {
         [
             looker(ourName, PlimsollStore(capacity: capacity)), dictionary(),
@@ -29,7 +29,7 @@ struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
         ]
     }
 
-    /// Ours once more, lending values instead of copying them.
+    /// Returns the cache under test, lending values instead of copying them.
     func borrower() -> any Contender {
         let store = PlimsollStore<Key, Value>(capacity: capacity)
         fill(store)
@@ -48,7 +48,7 @@ struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
 }
 
 extension Field where Key == Value {
-    /// Everybody who inserts what was missing.
+    /// Returns the contenders that insert missing keys.
     func inserters() -> [any Contender] {
         [
             inserter(ourName, PlimsollStore(capacity: capacity)),
@@ -63,7 +63,7 @@ extension Field where Key == Value {
         return LocalContender(name, streams) { store.lookOrInsert($0) }
     }
 
-    /// Everybody who writes what is there, too.
+    /// Returns the contenders that also overwrite existing keys.
     func writers() -> [any Contender] {
         [
             writer(ourName, PlimsollStore(capacity: capacity)),

@@ -1,14 +1,14 @@
 import Foundation
 import PlimsollTesting
 
-/// Keys and the order in which threads ask for them; the same every time.
+/// Keys, and the order in which threads request them, the same in every run.
 enum Keys {
-    /// Requests of each thread before it begins again.
+    /// Requests of each thread before its stream repeats.
     static let streamLength = 1 << 21
-    /// Most threads of a race.
+    /// The largest number of threads in a race.
     static let threads = 2
 
-    /// The key of a number: nothing about it tells its neighbours.
+    /// Returns the key of a number. Keys of neighbouring numbers are unrelated.
     static func key(_ number: Int) -> UInt64 {
         var random = SeededGenerator(seed: UInt64(number))
         return random.next()
@@ -16,7 +16,7 @@ enum Keys {
 
     static func keys(_ count: Int) -> [UInt64] { (0..<count).map(key) }
 
-    /// Each as likely as any other.
+    /// Returns streams in which each key is as likely as any other.
     static func uniform(_ keys: [UInt64]) -> [[UInt64]] {
         (0..<threads).map { thread in
             var random = SeededGenerator(seed: UInt64(100 + thread))
@@ -24,7 +24,7 @@ enum Keys {
         }
     }
 
-    /// The k-th with a frequency of about 1 / k^0.99, as YCSB has it.
+    /// Returns streams in which the k-th key has a frequency of about 1 / k^0.99, as in YCSB.
     static func zipf(_ keys: [UInt64]) -> [[UInt64]] {
         let zipf = Zipf(count: keys.count, skew: 0.99)
         return (0..<threads).map { thread in
@@ -33,13 +33,13 @@ enum Keys {
         }
     }
 
-    /// A key as services have them: too long to be kept inside a `String`.
+    /// Returns a typical key of a service: too long to be stored inside a `String`.
     static func text(_ key: UInt64) -> String {
         let digits = String(key, radix: 16)
         return "session:" + String(repeating: "0", count: 16 - digits.count) + digits + ":profile"
     }
 
-    /// The same streams in other objects, one for each key.
+    /// Returns the same streams with other objects, one for each key.
     static func translated<Other>(_ streams: [[UInt64]], _ translation: (UInt64) -> Other) -> [[Other]] {
         var others: [UInt64: Other] = [:]
         return streams.map { stream in
@@ -52,7 +52,7 @@ enum Keys {
         }
     }
 
-    /// Files for programs in other languages, which go with this value.
+    /// Files for programs in other languages, removed with this object.
     final class Files {
         let paths: [String]
 

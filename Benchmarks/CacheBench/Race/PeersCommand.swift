@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 
-/// The table of all races, and what is promised of them as figures.
+/// Prints the table of all races, and the promised figures.
 struct PeersCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "peers", abstract: "PurgeableCache beside its peers, all in one run, each in turn.",
@@ -40,7 +40,7 @@ struct PeersCommand: ParsableCommand {
         }
     }
 
-    /// What charts are drawn from.
+    /// The data for charts.
     struct Results: Codable {
         var races: [RaceRecord]
         var properties: [BarPanels.Panel]

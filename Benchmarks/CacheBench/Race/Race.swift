@@ -1,11 +1,11 @@
-/// Contenders that take turns, round by round: a change of the machine's mood meets all alike.
+/// Contenders that take turns, round by round, so that a disturbance of the machine affects all alike.
 struct Race {
     let workload: String
     let contenders: [any Contender]
 
     /// - Parameters:
-    ///   - rounds: those that count; one before them warms up.
-    ///   - length: of each heat.
+    ///   - rounds: number of rounds that count, after one round that warms up.
+    ///   - length: length of each heat.
     func run(rounds: Int, length: Duration) throws -> RaceResult {
         var heats: [[Int: [Heat]]] = contenders.map { _ in [:] }
         for round in 0...rounds {
@@ -24,7 +24,7 @@ struct Race {
     }
 }
 
-/// How a race went.
+/// The outcome of a race.
 struct RaceResult: Codable {
     let workload: String
     let rows: [Row]
@@ -35,7 +35,7 @@ struct RaceResult: Codable {
         let one: [Heat]
         let two: [Heat]
 
-        /// The rounds in which both threads really ran at the same time; all of them if most were not so.
+        /// The rounds in which both threads really ran at the same time; all rounds if these are fewer than half.
         var together: [Heat] { Self.most(two, where: \.isUndisturbed) }
 
         fileprivate static func most<Round>(_ rounds: [Round], where condition: (Round) -> Bool) -> [Round] {
@@ -46,9 +46,9 @@ struct RaceResult: Codable {
 
     func row(_ name: String) -> Row? { rows.first { $0.name == name } }
 
-    /// Processor time of `name` over that of ours, one thread: the middle of the rounds' ratios.
+    /// Returns the processor time of `name` over that of `ours` on one thread: the median of the rounds' ratios.
     ///
-    /// - Parameter ours: which of our ways of looking up.
+    /// - Parameter ours: the name of the cache under test with one of its two ways to look up.
     func ratio(of name: String, to ours: String = ourName) -> Double? {
         guard let ours = row(ours), let other = row(name) else { return nil }
         return median(zip(other.one, ours.one).map { $0.processor / $1.processor })
@@ -56,7 +56,7 @@ struct RaceResult: Codable {
 }
 
 extension RaceResult.Row {
-    /// Throughput of two threads over that of one: the middle of the rounds.
+    /// Throughput of two threads over that of one: the median of the rounds.
     var scaling: Double? {
         median(
             Self.most(Array(zip(two, one))) { $0.isUndisturbed && $1.isUndisturbed }.map {

@@ -1,9 +1,10 @@
 import ArgumentParser
 import Foundation
 
-/// One race, in a process that has done nothing else.
+/// Runs one race, in a process that has done nothing else.
 ///
-/// What raced before leaves a fragmented heap, on which ten thousand new objects lie on as many pages: then they, and not who hands them out, are what is measured.
+/// An earlier race leaves a fragmented heap, on which ten thousand new objects lie on as many pages. The measurement
+/// would then show those pages, and not the caches.
 struct RaceCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_race", shouldDisplay: false)
 
@@ -19,7 +20,7 @@ struct RaceCommand: ParsableCommand {
         }
     }
 
-    /// How a race on `terms` goes, by a new process of this program.
+    /// Runs a race on `terms` in a new process of this program, and returns the outcome.
     static func run(_ workload: String, on terms: RaceTerms) throws -> RaceResult {
         let file = FileManager.default.temporaryDirectory.appending(
             path: "cache-bench-\(ProcessInfo.processInfo.processIdentifier)-\(workload).json")
@@ -33,7 +34,7 @@ struct RaceCommand: ParsableCommand {
     }
 }
 
-/// What races are held by, and who besides is there.
+/// The settings of races, and the external peers.
 struct RaceTerms: ParsableArguments {
     @Option(help: "Rounds that count.") var rounds = 7
     @Option(help: "Length of each heat.") var milliseconds = 100
@@ -48,7 +49,7 @@ struct RaceTerms: ParsableArguments {
     var externals: [ExternalPeer] {
         var peers: [ExternalPeer] = []
         if let caffeine {
-            // As much memory as it likes and the collector that costs its threads least.
+            // Ample memory, and the collector that costs the threads least.
             let command = ["java", "-Xms1g", "-Xmx2g", "-XX:+UseParallelGC", "-cp", caffeine, "CaffeinePeer"]
             peers.append(
                 ExternalPeer(

@@ -1,4 +1,4 @@
-/// All races as people read them.
+/// All races as a readable table.
 struct RaceTable {
     private let raceResults: [RaceResult]
 
@@ -35,7 +35,7 @@ struct RaceRecord: Codable {
     var workload: String
     var contender: String
     var hitShare: Double
-    /// Nanoseconds an operation, by one thread and by each of two.
+    /// Nanoseconds of an operation, on one thread and on each of two.
     var processor, wall, processor2, wall2: Double
     /// Million operations a second.
     var throughput, throughput2, lowest2, highest2: Double
@@ -65,7 +65,7 @@ struct RaceRecord: Codable {
     }
 }
 
-/// What is promised of the races.
+/// The promised figures of the races.
 struct RaceFigures {
     private let raceResults: [String: RaceResult]
 
@@ -82,7 +82,8 @@ struct RaceFigures {
         reportObjects("cache.hit-object-100k", "")
     }
 
-    /// The worse of both kinds of counted references: handed out, as by `value(forKey:)`, which counts one more and one less, and lent, as by `withValue(forKey:)`.
+    /// Reports the worse of both kinds of counted references: handed out, as by `value(forKey:)`, with one increment
+    /// and one decrement of the count, and lent, as by `withValue(forKey:)`.
     private func reportObjects(_ name: String, _ size: String) {
         let races = ["objects", "string-values"].compactMap { raceResults[$0 + size] }
         guard races.count == 2 else { return }

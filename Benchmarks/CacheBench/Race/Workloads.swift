@@ -1,15 +1,16 @@
 import Foundation
 
-/// The races: who takes part and what is asked of them.
+/// The races, with their contenders and requests.
 struct Workloads {
     let externals: [ExternalPeer]
 
     static let names = ["hits", "get-or-insert", "mixed", "string-keys"] + objects + ["hot-key"] + sized
     static let sized = sizes.map { "hits-\($0)" }
-    /// Values that are counted references: so many entries that they fit into a core's own memory, and so many that they don't.
+    /// Races with counted references as values: with entries that fit into a core's own caches, and with entries that
+    /// do not.
     static let objects = ["objects-10000", "string-values-10000", "objects", "string-values"]
     private static let resident = 100_000, universe = 1_000_000, few = 10_000
-    /// Other numbers of entries than that for hits.
+    /// Further numbers of entries for hits.
     private static let sizes = [10_000, 1_000_000, 10_000_000]
 
     func race(_ name: String) throws -> Race {
@@ -32,14 +33,14 @@ struct Workloads {
         }
     }
 
-    /// All are there, each as likely.
+    /// Returns contenders for hits on all entries, each as likely.
     private func hits() throws -> [any Contender] {
         let keys = Keys.keys(Self.resident), streams = Keys.uniform(keys)
         return Self.numbers(keys, streams).lookers() + [Self.foundationNumbers(keys, streams)]
             + (try external(.look, keys, streams))
     }
 
-    /// The usual life of a cache: a tenth of a million keys fits, few are wanted often.
+    /// Returns contenders for the usual load of a cache: a tenth of a million keys fits, and few keys are popular.
     private func getOrInsert() throws -> [any Contender] {
         let keys = Keys.keys(Self.universe), streams = Keys.zipf(keys), first = Array(keys.prefix(Self.resident))
         let foundation = Self.foundationField(first, streams)
@@ -48,7 +49,7 @@ struct Workloads {
             + (try external(.lookOrInsert, first, streams))
     }
 
-    /// Three look-ups and a write, of the same keys.
+    /// Returns contenders for three look-ups and a write, of the same keys.
     private func mixed() throws -> [any Contender] {
         let keys = Keys.keys(Self.universe), streams = Keys.zipf(keys), first = Array(keys.prefix(Self.resident))
         let foundation = Self.foundationField(first, streams)
@@ -59,7 +60,7 @@ struct Workloads {
 
     private func stringKeys() throws -> [any Contender] {
         let keys = Keys.keys(Self.resident), streams = Keys.uniform(keys)
-        // Asked for by other strings than they were inserted by, as in life.
+        // Requests use other strings than the inserts, as in real services.
         let texts = Field(
             entries: keys.map { (Keys.text($0), $0) }, capacity: Self.room, streams: Keys.translated(streams, Keys.text)
         )
@@ -72,7 +73,7 @@ struct Workloads {
 
     private func objects(_ count: Int) throws -> [any Contender] {
         let keys = Keys.keys(count), streams = Keys.uniform(keys)
-        // Of different weights, so that each has to be looked into.
+        // Values of different weights, so that each value has to be read.
         let field = Field(
             entries: keys.map { ($0, Item(Int(truncatingIfNeeded: $0 & 7))) }, capacity: Self.room, streams: streams)
         return field.lookers() + [field.handingDictionary(), field.borrower(), Self.foundationNumbers(keys, streams)]
@@ -89,7 +90,7 @@ struct Workloads {
             + [foundation.looker("NSCache", FoundationStore(capacity: Self.room))]
     }
 
-    /// All ask for the same one.
+    /// Returns contenders for requests of one key by all threads.
     private func hotKey() throws -> [any Contender] {
         let keys = Keys.keys(Self.resident), streams = Keys.uniform([keys[0]])
         return Self.numbers(keys, streams).lookers() + [Self.foundationNumbers(keys, streams)]

@@ -17,17 +17,17 @@ struct BarPanels {
     let title: String
     let subtitle: String
     let panels: [Panel]
-    /// The axis of all panels. `nil`: each panel has an axis of its own, up to its longest bar.
+    /// The axis of all panels. `nil`: each panel has a separate axis, up to the panel's longest bar.
     var axis: Axis?
 
     /// A linear axis that begins at 0: the length of a bar is proportional to the value.
     struct Axis {
         /// Values at which lines are drawn across the bars.
         var ticks: [Double]
-        /// The largest value that there is room for.
+        /// The largest value on the axis.
         var end: Double
 
-        /// An axis up to `most`, with two to four ticks at multiples of 1, 2 or 5 times a power of ten.
+        /// Creates an axis up to `most`, with two to four ticks at multiples of 1, 2 or 5 times a power of ten.
         init(upTo most: Double) {
             let end = max(most, .leastNormalMagnitude)
             let power = pow(10, floor(log10(end)))
@@ -37,7 +37,7 @@ struct BarPanels {
 
         init(ticks: [Double], end: Double) { (self.ticks, self.end) = (ticks, end) }
 
-        /// Returns the part of the axis from its begin to `value`.
+        /// Returns the part of the axis from 0 to `value`.
         func share(_ value: Double) -> Double { min(1, max(0, value / end)) }
     }
 
@@ -105,7 +105,7 @@ extension BarPanels {
         }
     }
 
-    /// Processor time of an operation.
+    /// Draws the processor time of an operation.
     static func times(_ records: [RaceRecord]) -> String {
         let workloads =
             ["hits", "get-or-insert", "mixed", "string-keys", "hot-key"] + Workloads.objects + Workloads.sized
@@ -119,7 +119,7 @@ extension BarPanels {
         ).svg
     }
 
-    /// How much more two threads do than one.
+    /// Draws the throughput of two threads over that of one.
     static func scaling(_ records: [RaceRecord]) -> String {
         BarPanels(
             title: "Two threads at the same time: throughput over that of one",
@@ -134,7 +134,7 @@ extension BarPanels {
         ).svg
     }
 
-    /// Answers of one service with and without the library, by limit and load.
+    /// Draws the answers of one service with and without the library, by limit and load.
     static func goodput(_ panels: [Panel]) -> String {
         let most = panels.flatMap(\.rows).map(\.value).max() ?? 1
         return BarPanels(
@@ -145,7 +145,7 @@ extension BarPanels {
         ).svg
     }
 
-    /// What is promised besides.
+    /// Draws the other promised properties.
     static func properties(_ panels: [Panel]) -> String {
         BarPanels(
             title: "Inserts, memory, purge",

@@ -1,4 +1,5 @@
-/// Each trace at each size: the way from LRU to the best possible, and how far ours gets on it.
+/// A chart of each trace at each size: the distance from LRU to the best possible ratio, and the place of the cache
+/// under test in between.
 struct HitRatioChart {
     let cells: [HitRatioCommand.Cell]
 

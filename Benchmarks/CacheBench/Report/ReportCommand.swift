@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 
-/// Charts of what the other commands have written down.
+/// Draws charts from the files of the other commands.
 struct ReportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "report", abstract: "Draw the results of `peers`, `hit-ratio` and `e2e-bench report`.")
@@ -44,7 +44,7 @@ struct ReportCommand: ParsableCommand {
     }
 }
 
-/// What all charts look like; a reader's setting chooses the paper.
+/// The style of all charts. A reader's setting selects light or dark.
 enum ChartStyle {
     static let css = """
         text { font: 13px system-ui, sans-serif; fill: #24292f } .title { font-size: 18px; font-weight: 600 } .minor { fill: #57606a; font-size: 12px }

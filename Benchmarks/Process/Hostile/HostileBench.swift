@@ -76,8 +76,8 @@ private struct HostileRun {
     private func doHarm(to supervisor: ChildProcess, _ others: inout [ChildProcess]) throws {
         switch harm {
         case .descriptor:
-            // A stopped supervisor receives the connection after the sender has closed it. The supervisor's close is
-            // then the last one, and blocks.
+            // A stopped supervisor receives the connection after the sender's close. The supervisor's close is then the
+            // last one, and blocks.
             supervisor.signal(SIGSTOP)
             defer { supervisor.signal(SIGCONT) }
             others.append(try hostile(["descriptor"]))

@@ -13,7 +13,7 @@ struct KilledSupervisor {
         for _ in 1...runs {
             let (wasFrozen, frozenFor) = try ScratchDirectory.with("killed") { directory in
                 let trio = try Trio(limit: .mebibytes(256), directory: directory, maker: GroupMaker(), signals: signals)
-                // Counted from the first action: some kills hit the supervisor while it watches, most while it acts.
+                // Counted from the first action: some kills hit a watching supervisor, most hit an acting one.
                 return try trio.killSupervisor(after: .milliseconds(Int.random(in: 0...600, using: &random)))
             }
             frozen += wasFrozen ? 1 : 0

@@ -69,7 +69,8 @@ final class SharedCaches {
         clock.requests.add(1, ordering: .relaxed)
         if member.has(key) { return }
         misses[Int(request.cache)] += 1
-        // As a manager does near the line: each gives back in proportion to what it holds, then all may grow again.
+        // As a manager does near the line: each cache releases in proportion to the held bytes, then all may grow
+        // again.
         if way == .proportional, meter.heldBytes.bytes + Int(request.cost) > budget {
             let step = max(Int(request.cost), budget / 128), held = meter.heldBytes.bytes
             for member in members { _ = member.release(Int(Double(step) * Double(member.heldBytes) / Double(held))) }

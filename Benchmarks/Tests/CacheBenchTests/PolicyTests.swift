@@ -15,7 +15,7 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
         (requests: "abcabc", capacity: 2, hits: 2),  // a is kept, b and c share the other place: one of them hits
         (requests: "abcabc", capacity: 3, hits: 3),
         (requests: "abcdefgh", capacity: 2, hits: 0),
-        (requests: "aabacada", capacity: 1, hits: 4),  // what comes once is let by
+        (requests: "aabacada", capacity: 1, hits: 4),  // keys requested once are not kept
         (requests: "abcdabeabcde", capacity: 3, hits: 5),  // the book's example of 7 faults
         (requests: "", capacity: 1, hits: 0),
     ])
@@ -39,7 +39,7 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
         }
     }
 
-    /// Hits if after every request the best of all subsets that fit is kept.
+    /// Returns the hits if after every request the best of all subsets that fit is kept.
     private func mostHits(_ requests: ArraySlice<UInt32>, held: Set<UInt32>, capacity: Int) -> Int {
         guard let key = requests.first else { return 0 }
         let rest = requests.dropFirst(), hit = held.contains(key) ? 1 : 0, all = held.union([key])
@@ -58,15 +58,17 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
     }
 
     @Test func `entries count by their cost`() {
-        // a costs 1, b 2, c 3: c takes the place of both, and what exceeds the budget alone pushes nobody out.
+        // a costs 1, b 2, c 3: c replaces both, and a key that alone exceeds the budget evicts no other.
         var lru = ExactLRU(budget: 3, keyCount: 26) { Int($0) + 1 }
         #expect(draw("ababcabdb") { lru.request($0) } == "..++....+")
     }
 
     @Test(arguments: [
-        // Ten places, one of them for newcomers. Asked for once, keys leave in their order; a comes back while it is a ghost and stays.
+        // Ten places, one of them for newcomers. Keys requested once leave in their order. a comes back as a ghost and
+        // stays.
         (requests: "abcdefghijka", capacity: 10, drawing: "............"),
-        // Asked for again before its turn to leave: a moves on to the main queue, where what comes once cannot reach it.
+        // Requested again before its turn to leave, a moves to the main queue, where keys requested once cannot evict
+        // a.
         (requests: "aabcdefghijklmnopqrstuvwxyza", capacity: 10, drawing: ".+.........................+"),
         (requests: "abababab", capacity: 2, drawing: "..++++++"),
     ])
@@ -77,7 +79,7 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
 
     @Test func `a ghost that comes back goes to the main queue`() {
         var s3fifo = ReferenceS3FIFO(capacity: 10, keyCount: 26)
-        // a is evicted for k and returns; eleven newcomers later it is still there, as it has left their queue.
+        // a is evicted for k and returns. Eleven newcomers later a is still there, in another queue.
         #expect(draw("abcdefghijka" + "lmnopqrstuv" + "a") { s3fifo.request($0) }.last == "+")
     }
 

@@ -68,6 +68,9 @@ enum CloseWaits {
 
     private static let waits = Mutex<[Wait]>([])
 
+    /// Identities of the gates with a closer that waits. For tests.
+    static var gates: [ObjectIdentifier] { waits.withLock { $0.map(\.gate.id) } }
+
     /// Runs `body`, which waits until the calls inside `gate` have ended. Skips `body` if one of those calls waits
     /// for the caller's own call.
     static func wait(for gate: Gate, _ body: () -> Void) {

@@ -1,5 +1,5 @@
-// System calls that fail when a test wants it, as this program and its libraries call them: any of open(2), openat(2), read(2), write(2), mkdir(2)
-// and pipe2(2) on the calling thread, or those of some kinds on another thread.
+// System calls that fail on a test's order, as this program and its libraries call them: any of open(2), openat(2),
+// read(2), write(2), mkdir(2) and pipe2(2) on the calling thread, or calls of some kinds on another thread.
 #ifndef CSYSTEMCALLFAULTS_H
 #define CSYSTEMCALLFAULTS_H
 
@@ -7,16 +7,17 @@
 
 #include <stdbool.h>
 
-/// Whether calls can be made to fail here: not in a program with a sanitizer, which has such calls of its own.
+/// Returns true if calls can be made to fail here. That is false in a program with a sanitizer, which has such calls of
+/// its own.
 bool faults_work(void);
 
-/// The `nth` call from now on fails with that errno, and with `sticky` all after it, until `faults_end`.
+/// Makes the `nth` call from now on fail with errno `number`, and with `sticky` all later calls, until `faults_end`.
 void faults_begin(long nth, int number, bool sticky);
 
-/// No more fail. Whether any has.
+/// Ends the failures. Returns true if a call has failed.
 bool faults_end(void);
 
-/// From now on processes whose parents have ended become this one's children (PR_SET_CHILD_SUBREAPER).
+/// Makes this process the parent of orphans: of processes whose parents have ended (PR_SET_CHILD_SUBREAPER).
 bool become_subreaper(void);
 
 /// The calls that can fail on another thread.
@@ -42,23 +43,24 @@ enum fault_call {
     FAULT_KINDS
 };
 
-/// From now on the calling thread is the one whose calls `faults_arm` makes fail.
+/// Makes `faults_arm` apply to the calls of the calling thread.
 void faults_join(void);
 
-/// The calling thread, which tests share, has no more such calls.
+/// Ends the failures on the calling thread, which tests share.
 void faults_leave(void);
 
-/// The `nth` such call of that thread from now on, and those after it until so many have, fail with that errno; with 0, what reads is given no more than one
-/// byte. Of each kind it is armed on its own.
+/// Makes the `nth` such call of that thread from now on fail with errno `number`, and `times - 1` calls after that.
+/// With 0, a read gets one byte at most. Each kind is armed separately.
 void faults_arm(enum fault_call call, long nth, long times, int number);
 
-/// How many such calls there were since `faults_arm`.
+/// Returns the number of such calls since `faults_arm`.
 long faults_count(enum fault_call call);
 
-/// No more fail, of any kind.
+/// Ends the failures of all kinds.
 void faults_disarm(void);
 
-/// Counts a call for the wrappers of this target: 1 if the call is to fail, with errno set, -1 if a read is to be cut short, else 0.
+/// Counts a call for the wrappers of this target. Returns 1 if the call is to fail, with errno set, -1 if a read is to
+/// be cut short, else 0.
 int faults_meet(enum fault_call call);
 
 #endif

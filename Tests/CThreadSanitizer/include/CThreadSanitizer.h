@@ -1,1 +1,1 @@
-// Nothing to call: the functions of mutex.c replace some of libswiftSynchronization's when a program is linked.
+// No function to call: when a program is linked, the functions of mutex.c replace some of libswiftSynchronization's.

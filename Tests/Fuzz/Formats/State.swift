@@ -7,7 +7,7 @@ import PlimsollTesting
 @testable import PlimsollSpill
 #endif
 
-/// Bytes taken from the front of an input, to decide what is done with the rest.
+/// Bytes taken from the front of an input, to choose the operations on the rest.
 struct Input {
     private var rest: ArraySlice<UInt8>
 
@@ -38,7 +38,7 @@ let stateFormats = [
         require(!file.records.isEmpty && file.end <= bytes.count, "records lie in the file")
         require(file.records.last?.upperBound == file.end, "the end is that of the last record")
     },
-    // A file as it is written, then damaged: no record is read that was not written.
+    // Damages a written file: no record is read that was not written.
     Format(name: "state-file-damaged") { bytes in
         var input = Input(bytes)
         let nonce = UInt64(input.number())
@@ -61,7 +61,8 @@ let stateFormats = [
             if file.isEmpty { return }
         }
         guard let damaged = try? StateFile(parsing: file) else { return }
-        // A checksum of 32 bits misses a damage in four thousand million; eight changed bytes aim at none.
+        // A checksum of 32 bits misses one damage in four thousand million, and eight changed bytes aim at no
+        // collision.
         require(written.starts(with: damaged.records.map { Array(file[$0]) }), "records are those written, from the first on")
     },
     Format(name: "preserved-state") { bytes in
@@ -73,7 +74,7 @@ let stateFormats = [
         }
         if let record = LaunchRecord(bytes) { require(LaunchRecord(record.bytes) == record, "a launch record is kept") }
     },
-    // The fields behind the checksum, which chance does not meet.
+    // Reads the fields behind the checksum, which random input does not reach.
     Format(name: "deferred-tasks") { bytes in
         for content in [bytes, sealed("PLIMSOLL-DEFERRED", bytes)] {
             guard let asks = try? DeferredQueue.decode(content) else { continue }
@@ -100,7 +101,7 @@ let stateFormats = [
     Format(name: "snapshot") { bytes in
         let cache = PurgeableCache<String, [UInt8]>("fuzz", limit: .mebibytes(1)) { _, value in value.count }
         let store = MemoryStateStore()
-        // Behind a version, too, as four bytes by chance are rare.
+        // Content behind a version is tried, too, as four right bytes by chance are rare.
         for content in [bytes, [1, 0, 0, 0] + bytes] {
             try? store.write("snapshot", content)
             let restoration = try? cache.restore(from: store, as: "snapshot")

@@ -1,10 +1,10 @@
 import CFuzzer
 import Glibc
 
-/// A format: the code that reads it, and what holds for all input.
+/// A format: the code that reads the format, and the rules that hold for all input.
 struct Format: Sendable {
     var name: String
-    /// Reads the bytes. Ends the process if something does not hold; a trap of the code ends the process as well.
+    /// Reads the bytes. Ends the process if a rule does not hold. A trap of the code ends the process as well.
     var read: @Sendable ([UInt8]) -> Void
 }
 

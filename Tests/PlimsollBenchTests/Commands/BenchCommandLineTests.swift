@@ -3,7 +3,7 @@ import Testing
 
 @testable import plimsoll_bench
 
-/// Impossible options: exit status 64 and a sentence that says what is allowed.
+/// Impossible options: exit status 64 and a sentence with the allowed values.
 @Suite struct BenchCommandLineTests {
     @Test(arguments: [
         (["idle", "--seconds", "0"], "allowed are seconds from 1 to 3600"),

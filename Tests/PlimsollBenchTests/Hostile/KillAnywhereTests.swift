@@ -12,7 +12,7 @@ private enum KillGround {
     /// The program with the supervisors that are killed.
     static let program = builtProgram("plimsoll-bench")
 
-    /// Why no supervisor can be run in groups here; `nil` if one can.
+    /// The reason why no supervisor can run in groups here; `nil` if supervisors can.
     static let obstacle: String? = {
         guard access(program, X_OK) == 0 else { return "\(program) has not been built" }
         do {
@@ -24,28 +24,29 @@ private enum KillGround {
     }()
 }
 
-/// A sample of what `plimsoll-bench hostile --parts kill-anywhere` does at every system call.
+/// A sample of the kills that `plimsoll-bench hostile --parts kill-anywhere` makes at every system call.
 @Suite(.serialized, .timeLimit(.minutes(10)), .needs(KillGround.obstacle == nil, "no group can be made here"))
 struct KillAnywhereTests {
-    /// How much is looked at of a phase.
+    /// The number of kills in a phase.
     struct Sample: Sendable, CustomTestStringConvertible {
-        /// One of these, for each seed.
+        /// The phases, of which each seed picks one.
         var phases: [KillPhase]
-        /// About how many system calls a phase has. Beyond its end the supervisor is killed at its end.
+        /// The approximate number of system calls in a phase. For numbers beyond the phase, the supervisor is killed at
+        /// the end of the phase.
         var calls: Int
-        /// Of each seed.
+        /// The number of kills for each seed.
         var points = 3
         var testDescription: String { phases.map(\.rawValue).joined(separator: " or ") }
     }
 
-    /// Those that wait for a shortage to pass take seconds.
+    /// The samples. Phases that wait for a shortage to pass take seconds.
     private static let samples = [
         Sample(phases: [.start], calls: 900), Sample(phases: [.takeOver], calls: 1250), Sample(phases: [.restart], calls: 300),
         Sample(phases: [.guard], calls: 200), Sample(phases: [.contain], calls: 160), Sample(phases: [.reload], calls: 300),
         Sample(phases: [.stop], calls: 250), Sample(phases: [.leave], calls: 300), Sample(phases: [.freeze, .throttle], calls: 500, points: 1),
     ]
 
-    /// Why no thread can be traced here; `nil` if one can.
+    /// The reason why no thread can be traced here; `nil` if threads can.
     private static let obstacle: Comment? = {
         var harness = KillAnywhere()
         harness.program = KillGround.program
@@ -60,7 +61,8 @@ struct KillAnywhereTests {
             let phase = sample.phases[Int.random(in: sample.phases.indices, using: &random)]
             for _ in 0..<sample.points {
                 let nth = Int.random(in: 1...sample.calls, using: &random)
-                // Off the cooperative pool, which other tests need. The bound is for the bench: beside a thousand other tests a process may have to wait.
+                // Off the cooperative pool, which other tests need. The bound is long, because a process may have to
+                // wait beside a thousand other tests.
                 let point = try await PlainThread.run {
                     var harness = KillAnywhere()
                     (harness.program, harness.bound) = (KillGround.program, .seconds(60))

@@ -6,7 +6,7 @@ import Testing
 @testable import plimsoll_bench
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct TortureTests {
-    @Test func `buffers under torture are whole or gone`() throws {
+    @Test func `a buffer under torture has whole contents or none`() throws {
         let seed = newSeed()
         print("seed \(seed)")
         let tally = try Torture(TorturedBuffers(total: .mebibytes(1)), seed: seed).run(readers: 2, reads: 5000, for: .seconds(1000))

@@ -8,7 +8,8 @@ import Testing
 @testable import plimsoll_bench
 
 @Suite struct PeerTests {
-    /// All three serve from the beginning; then `change` is made to what is seen from second 2 on.
+    /// Returns a record in which all three serve from the beginning, with `change` applied to the observations from
+    /// second 2 on.
     private func record(_ keeper: PeerPlay.Keeper = .earlyoom, _ change: (inout PeerRecord.Sample) -> Void = { _ in }) -> PeerRecord {
         var record = PeerRecord(keeper: keeper, length: .seconds(10))
         let names = Set(Trio.members.map(\.name))
@@ -28,7 +29,7 @@ import Testing
         #expect(record.survived)
         record.lost["bystander"] = 1
         #expect(!record.survived && record.row.contains("bystander 1, hog 7"))
-        #expect(!PeerRecord(keeper: .kernel, length: .seconds(1)).survived, "nobody has begun")
+        #expect(!PeerRecord(keeper: .kernel, length: .seconds(1)).survived, "no member has begun")
     }
 
     @Test func `a dead member is unserved from the last order on, and the kernel answers for the kills counted`() {
@@ -52,7 +53,7 @@ import Testing
         #expect(back.survived && back.unserved == .seconds(6))
     }
 
-    @Test func `a machine is used up only on request`() {
+    @Test func `the bench uses up the whole machine only on request`() {
         #expect(throws: (any Error).self) { try BenchCommand.parseAsRoot(["peers"]) }
         #expect(throws: Never.self) { try BenchCommand.parseAsRoot(["peers", "--whole-machine"]) }
     }

@@ -25,7 +25,7 @@ import Testing
         (["size", "file", "--socket", "/s"], "FILE is read; --socket and --json are for a running service"),
         (["record", "file", "--socket", "/s"], "--socket is for --caches"),
     ])
-    func `senseless arguments are refused with a list of allowed values`(arguments: [String], sentence: String) {
+    func `invalid arguments are refused with a list of allowed values`(arguments: [String], sentence: String) {
         do {
             _ = try PlimsollCommand.parseAsRoot(arguments)
             Issue.record("\(arguments) was accepted")
@@ -137,7 +137,7 @@ import Testing
     }
 
     @Test(.needs(isBuilt, "the program has not been built"))
-    func `a service that divides memory by worth is recorded, and its size is told`() async throws {
+    func `a service that divides memory by worth is recorded, and plimsoll size reads the recording`() async throws {
         let directory = NSTemporaryDirectory() + "pc-\(UUID().uuidString.prefix(8))", path = directory + "/s"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
@@ -169,10 +169,10 @@ import Testing
             #expect(try run(["record", file, "--caches", "--socket", path, "--for", "1.2"]).status == 0)
             #expect(try Recording(parsing: String(contentsOfFile: file, encoding: .utf8)).caches.count == 2)
             let recorded = try run(["size", file])
-            // A manual clock stands still, so the memory is that of now.
+            // The manual clock stands still, so the recorded memory is the present memory.
             #expect(recorded.status == 0 && recorded.output == now.output, "\(recorded) \(now)")
             #expect(try run(["replay", file]).status == 0)
-            // A socket that does not answer costs no earlier recording.
+            // A socket that does not answer destroys no earlier recording.
             endpoint.stop()
             #expect(try run(["record", file, "--caches", "--socket", path, "--for", "1"]).status == 69)
             #expect(try run(["size", file]).output == recorded.output)

@@ -8,7 +8,7 @@ import Testing
 @testable import PlimsollCLI
 @testable import PlimsollService
 
-/// Answers of a peer that lies: whatever the numbers, the command line goes on, and what it prints fits.
+/// False answers of a peer: with any numbers, the command line continues, and the output fits the terminal.
 @Suite struct AdminFuzzTests {
     /// Draws every view of `answer`.
     private static func show(_ answer: AdminAnswer) -> String {
@@ -29,7 +29,7 @@ import Testing
         return text
     }
 
-    /// An answer with requests by priority as well.
+    /// Returns an answer that includes requests by priority.
     private static func answer() throws -> [String: Any] {
         var answer = try TopViewTests.answer(caches: 3, tasks: 2, actions: 3)
         var shed = RequestCounts()
@@ -71,12 +71,12 @@ import Testing
     @Test(arguments: [Int.max, Int.min, -1, 0, 1])
     func `sums of a peer's numbers end at the largest possible number`(number: Int) throws {
         #expect(try !Self.show(Self.wherePossible(number)).isEmpty)
-        // Not all numbers may be negative, or so large: such an answer is refused.
+        // An answer is refused if a number must not be negative, or so large.
         let all = try Self.decode(Self.replaceNumbers(try Self.answer()) { NSNumber(value: number) })
         #expect(all.map { !Self.show($0).isEmpty } ?? (number < 0 || number > 1))
     }
 
-    /// Each number that may be `number`, in an answer that stays one.
+    /// Returns a valid answer with `number` in each place that may have the number.
     private static func wherePossible(_ number: Int) throws -> AdminAnswer {
         var answer = try TopViewTests.answer(caches: 3, tasks: 2, actions: 3)
         for index in answer.status!.holders.indices {
@@ -117,7 +117,7 @@ import Testing
             return nil
         }
         for run in 0..<runs {
-            // One or two numbers in a third of the runs: with more, hardly an answer can be shown.
+            // One or two numbers in a third of the runs: with more numbers, few answers can be shown.
             let share = [1.5 / Double(numbers), 0.2, 1][run % 3]
             let object = Self.replaceNumbers(plain) {
                 Double.random(in: 0..<1, using: &random) < share ? extremes.randomElement(using: &random) : nil
@@ -136,7 +136,7 @@ import Testing
             _ = Self.show(answer)
             shown += 1
         }
-        // A few runs need not show both.
+        // A few runs need not show both outcomes.
         #expect(shown + refused == runs && (runs < 100 || min(shown, refused) > runs / 40), "seed \(seed): \(shown) shown, \(refused) refused")
     }
 }

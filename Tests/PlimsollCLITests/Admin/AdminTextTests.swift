@@ -6,7 +6,7 @@ import Testing
 @testable import PlimsollCLI
 @testable import PlimsollService
 
-/// What `plimsoll status` and its like say of a manager.
+/// The texts of `plimsoll status` and similar commands.
 @Suite struct AdminTextTests {
     private let manager = ResourceManager(source: ScriptedPressureSource())
 
@@ -58,7 +58,7 @@ import Testing
         #expect(AdminText.caches(manager.status.holders).split(separator: "\n")[0].hasSuffix("rebuild cost"))
     }
 
-    /// A cache of 96 MiB at most, with a share of 32 MiB.
+    /// Returns a cache of at most 96 MiB, with a share of 32 MiB.
     static func worth() -> WorthStatus {
         let curve = MissCurve(
             requests: 100, points: [.init(bytes: 24 << 20, misses: 50), .init(bytes: 48 << 20, misses: 25), .init(bytes: 96 << 20, misses: 0)])
@@ -78,7 +78,7 @@ import Testing
         #expect(lines.contains { $0.hasPrefix("pages\u{FFFD} ") && $0.hasSuffix(" 96 MiB") && $0.contains("|") })
     }
 
-    /// The status of a service whose largest request was cancelled.
+    /// Returns the status of a service whose largest request was cancelled.
     private func statusWithRequests() throws -> ManagerStatus {
         var status = try #require(try TopViewTests.answer(actions: 1).status)
         status.requests = RequestsStatus(

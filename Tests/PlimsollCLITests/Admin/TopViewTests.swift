@@ -5,9 +5,9 @@ import Testing
 @testable import PlimsollCLI
 @testable import PlimsollService
 
-/// Frames of `top`, as they are seen.
+/// The frames of `top`.
 @Suite struct TopViewTests {
-    /// What a service at the warning line answers.
+    /// Returns the answer of a service at the warning line.
     static func answer(caches: Int = 2, tasks: Int = 1, actions: Int = 2, name: String = "thumbs") throws -> AdminAnswer {
         let holder = { (number: Int) in
             """

@@ -19,7 +19,7 @@ import Testing
         return (process.terminationStatus, String(decoding: texts.0, as: UTF8.self), String(decoding: texts.1, as: UTF8.self))
     }
 
-    @Test func `a living service shows the run before, and its own on request; an ended one its own`() async throws {
+    @Test func `a running service shows the run before, and the present run on request; an ended service shows the last run`() async throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let path = folder + "/plimsoll.box"
@@ -47,7 +47,7 @@ import Testing
         #expect(ended.status == 0 && ended.output.contains("\nend       ended in good order\nmemory    1020 MiB used of 1 GiB, 4 MiB available"))
     }
 
-    @Test func `what cannot be read is said with the reason`() throws {
+    @Test func `a file that cannot be read is refused with the reason`() throws {
         let foreign = try plimsoll("/etc/passwd"), absent = try plimsoll("/nowhere/box")
         #expect(foreign.status == 1 && foreign.errors.contains("cannot use /etc/passwd as a black box: it does not begin as one"))
         #expect(absent.status == 1 && absent.errors.contains("cannot read the black box /nowhere/box: the directory does not exist"))

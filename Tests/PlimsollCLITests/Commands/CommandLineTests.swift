@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollCLI
 @testable import PlimsollDemos
 
-/// Impossible options: exit status 64 and a sentence that says what is allowed.
+/// Impossible options: exit status 64 and a sentence with the allowed values.
 @Suite struct CommandLineTests {
     @Test(arguments: [
         (["demo", "--limit", "16M"], "allowed is 64 MiB to 1 GiB"),

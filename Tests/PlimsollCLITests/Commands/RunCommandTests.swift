@@ -7,10 +7,10 @@ import Testing
 
 /// Commands in groups of their own, on a real kernel.
 @Suite struct RunCommandTests {
-    /// The program that was built beside this test.
+    /// The program built beside this test.
     static let program = builtProgram("plimsoll")
 
-    /// Why no command can be run in a group here; `nil` if one can.
+    /// The reason why no command can run in a group here; `nil` if commands can.
     static let obstacle: String? = {
         guard access(program, X_OK) == 0 else { return "\(program) has not been built" }
         do {
@@ -43,7 +43,7 @@ import Testing
 
     @Test(.needs(obstacle == nil, "no group can be made here"))
     func `T40 C85 a process that opted in to end when saturated saves, names the purgeables, and ends with 75`() throws {
-        // The memory left is within the critical margin, and enough for what the process does about it.
+        // The memory left is within the critical margin, and enough for the process to react.
         let (ending, output) = try run(["run", "--memory-max", "128M", "--", builtProgram("plimsoll-bench"), "_saturate", "--leaving", "10M"])
         #expect(ending == .exited(75), "\(output)")
         #expect(output.contains("saved"), "\(output)")

@@ -16,7 +16,7 @@ import Testing
         #expect(heights.count == 1)
     }
 
-    @Test func `changes and one line a second are news`() {
+    @Test func `the watch shows changes, and one line a second`() {
         var filter = ChangeFilter(), decisions = PressureDecisions()
         let usages = [10, 10, 10, 30, 30]
         let news = usages.enumerated().map { index, usage in

@@ -8,11 +8,11 @@ import Testing
 @testable import PlimsollCLI
 @testable import PlimsollDemos
 
-/// `plimsoll heap` of programs that know nothing of it.
+/// `plimsoll heap` on programs that do not use the library.
 @Suite struct HeapCommandTests {
     private static let program = builtProgram("plimsoll")
 
-    /// Why no command can be watched here; `nil` if one can.
+    /// The reason why no command can be watched here; `nil` if commands can.
     private static let obstacle: String? = {
         do { return try run(["true"]).errors.contains("% of") ? nil : "ptrace is forbidden" } catch { return "\(error)" }
     }()
@@ -35,7 +35,7 @@ import Testing
     ]
 
     @Test(.needs(obstacle == nil, "no command can be traced here"), arguments: commands)
-    func `a command runs as without a census, and its heap is counted before its end`(command: [String], status: Int32) throws {
+    func `a command runs as without a census, and the heap is counted before the end`(command: [String], status: Int32) throws {
         let (ending, output, errors) = try Self.run(command)
         #expect(ending == status)
         #expect(output == (command.last?.contains("said") == true ? "said\n" : ""))
@@ -51,7 +51,7 @@ import Testing
         #expect(census.way == .chunks && census.usedBytes > 0 && census.rows.count <= 3)
     }
 
-    @Test func `a process is worth a census each time it has grown by a quarter`() {
+    @Test func `a census is due each time a process has grown by a quarter`() {
         var trigger = GrowthTrigger()
         #expect([100, 100, 125, 126, 126, 90, 157, 158].map { trigger.isDue($0) } == [true, false, false, true, false, false, false, true])
         trigger = GrowthTrigger()

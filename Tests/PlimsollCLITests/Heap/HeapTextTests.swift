@@ -30,7 +30,7 @@ import Testing
                 """)
     }
 
-    @Test func `caches are told with what a sample of their entries holds`() {
+    @Test func `caches are shown with the bytes that a sample of their entries holds`() {
         var status = HeapStatus(census: census(.chunks), types: 2, declaredBytes: 700_000)
         status.costs = [
             CostCheck(name: "pictures", entries: 64, declaredBytes: 640_000, foundBytes: 660_000),
@@ -48,7 +48,7 @@ import Testing
                 """.dropLast()))
     }
 
-    @Test func `growth and what is left out are told`() {
+    @Test func `the text shows growth, and the types left out`() {
         var grown = row, shrunk = array
         (grown.count, shrunk.usedBytes) = (7, -4096)
         var status = HeapStatus(census: census(.scan), types: 90, declaredBytes: 0, growth: [grown, shrunk], growthSeconds: 61)

@@ -123,7 +123,7 @@ import Testing
         #expect(throws: Recording.Problem(line: 1, reason: reason)) { try Recording(parsing: text) }
     }
 
-    @Test func `the header names nothing of the host`() {
+    @Test func `the header contains no names of the host`() {
         let header = Recording.Header.here(Capabilities(support: .machine, signals: []))
         #expect(header.kernel.allSatisfy { $0.isNumber || $0 == "." })
         #expect(header.processors >= 1)

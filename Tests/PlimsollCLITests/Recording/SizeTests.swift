@@ -24,10 +24,10 @@ import Testing
         }
     }
 
-    @Test func `curves count by their requests`() {
+    @Test func `curves are weighted by their requests`() {
         var idle = record(rate: 1)
         idle.caches[0].curve = [.init(bytes: 200 << 20, missRatio: 1)]
-        // In the idle hour memory saved nothing; a hundred times as many requests were in the busy one.
+        // In the idle hour memory saved nothing. The busy hour had a hundred times as many requests.
         #expect(abs(SizeAdvice([idle, record(rate: 100)]).rows[3].caches.bytes - 180 << 20) <= 3 << 20)
     }
 
@@ -63,7 +63,7 @@ import Testing
             "-2.0 is no rate, ratio or load time"
         ),
     ])
-    func `a line that no service could have said is named`(line: String, reason: String) throws {
+    func `a line with impossible values is named`(line: String, reason: String) throws {
         let header = Recording.Header(plimsollRecording: 2, kernel: "6.1", processors: 2, support: "ownGroup", liveSignals: [])
         let recording = try Recording(parsing: JSONLine.encode(header) + "\n" + line + "\n")
         #expect(recording.problem == .init(line: 2, reason: reason))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PlimsollDemos
 
-/// The texts of a drawing, and where they are.
+/// The texts of a drawing, with their places.
 final class ChartTexts: NSObject, XMLParserDelegate {
     struct Box {
         var text: String
@@ -27,7 +27,7 @@ final class ChartTexts: NSObject, XMLParserDelegate {
         #expect(parser.parse(), "\(String(describing: parser.parserError))")
     }
 
-    /// No text covers another or leaves the picture.
+    /// Expects that no text covers another or leaves the picture.
     func expectReadable() {
         for (index, box) in boxes.enumerated() {
             #expect(box.x >= 0 && box.x + box.width <= size.width && box.y >= 11 && box.y <= size.height - 3, "\(box)")

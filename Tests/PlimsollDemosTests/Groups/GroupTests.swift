@@ -5,7 +5,7 @@ import Testing
 
 @testable import PlimsollDemos
 
-/// A directory of our own that is gone afterwards.
+/// A separate directory, removed afterwards.
 private final class Fixture {
     let path = NSTemporaryDirectory() + "plimsoll-test-\(UUID().uuidString)"
 
@@ -56,7 +56,8 @@ private final class Fixture {
 
     @Test func `a hybrid host gets a second directory for stall, and both directories are removed`() throws {
         let fixture = try Fixture(["memory/tasks": "", "unified/cgroup.procs": ""])
-        // A real unified directory has memory.pressure in it as soon as it is made; an ordinary one has not, and is taken away again.
+        // A real unified directory contains memory.pressure at once. An ordinary directory does not, and is removed
+        // again.
         let group = try GroupMaker(own: fixture.group(version: .v1, own: "memory", unified: "unified")).make("a", limit: nil)
         #expect(group.version == .v1 && group.stall == nil)
         #expect(group.remove())
@@ -110,7 +111,7 @@ private final class Fixture {
         #expect(group.pinned == ByteCount(1_048_576 - 8192))
     }
 
-    @Test func `a removed group shows nothing and does no harm`() {
+    @Test func `a removed group has no usage, and a second removal succeeds`() {
         let group = LimitedGroup(version: .v2, memory: "/nonexistent/plimsoll", stall: "/nonexistent/plimsoll")
         #expect(group.usage == .zero && group.peak == nil && group.kills == 0 && group.stalled == nil)
         #expect(group.remove())

@@ -36,7 +36,7 @@ import Testing
         #expect(LifecycleExpectation.missed(by: blank).count == LifecycleExpectation.all(for: blank).count)
     }
 
-    /// Takes one thing out of a good run; exactly these words must be in what is missed.
+    /// Changes that remove one observation from a good run, each with the words that the missed event must contain.
     private static let flaws: [(String, @Sendable (inout LifecycleRecord) -> Void)] = [
         ("an interruption makes the process inactive", { $0.set(.answered, from: 3, to: 4.7) }),
         ("in the background the port is closed", { $0.set(.silent, from: 11, to: 12) }),
@@ -98,7 +98,7 @@ import Testing
         #expect(missed.count == 1 && missed.first?.contains(words) == true, "\(missed)")
     }
 
-    // MARK: What is known of it
+    // MARK: Observations
 
     @Test func `bands follow each other from the launch to the end of the run`() throws {
         let record = LifecycleRecords.complete
@@ -134,7 +134,7 @@ import Testing
         #expect(svg.contains("prefers-color-scheme: dark"))
     }
 
-    @Test func `labels stand beside each other where they can, and no line cuts one`() {
+    @Test func `labels stand beside each other where they can, and no line cuts a label`() {
         let rows = LabelRows([(0, "first"), (10, "second"), (500, "far away"), (12, "third")], end: 1000)
         #expect(rows.labels.map(\.text) == ["first", "second", "third", "far away"])
         #expect(rows.labels.map(\.row) == [0, 1, 2, 0])
@@ -157,7 +157,7 @@ import Testing
 
     // MARK: On a real kernel
 
-    /// Why no process can be frozen here; `nil` if one can.
+    /// The reason why no process can be frozen here; `nil` if processes can.
     private static let obstacle: String? = {
         do {
             _ = try FreezerGroup("test", program: ProcessTests.program).remove()
@@ -183,20 +183,20 @@ import Testing
 }
 
 extension LifecycleRecord {
-    /// Has the event of that kind, the first or a later one, tell another number.
+    /// Sets the number of an event of `kind`: the first event, or a later one at `place`.
     fileprivate mutating func set(number: Int, of kind: LifecycleEvent.Kind, at place: Int) {
         let places = seen.indices.filter { seen[$0].event.kind == kind }
         seen[places[place]].event.number = number
     }
 
-    /// Has all ticks of a span have missed so many.
+    /// Sets the number of missed ticks for all ticks of a span.
     fileprivate mutating func setMissed(_ count: Int, from: Double, to: Double) {
         for index in seen.indices where seen[index].event.kind == .tick && seen[index].at >= .seconds(from) && seen[index].at < .seconds(to) {
             seen[index].event.number = count
         }
     }
 
-    /// Has all requests of a span come out so.
+    /// Sets the outcome of all requests of a span.
     fileprivate mutating func set(_ outcome: Outcome, from: Double, to: Double) {
         for index in requests.indices where requests[index].at >= .seconds(from) && requests[index].at < .seconds(to) {
             requests[index].outcome = outcome

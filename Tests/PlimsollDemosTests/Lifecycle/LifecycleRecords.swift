@@ -3,7 +3,7 @@ import PlimsollLifecycle
 
 @testable import PlimsollDemos
 
-/// A run in which all is seen that must be, made by hand.
+/// A hand-made run with all required observations.
 enum LifecycleRecords {
     typealias Step = LifecycleRecord.Step
 

@@ -16,18 +16,20 @@ import Testing
     }
 
     @Test(arguments: ["cat", "sleep"])
-    func `a process that ends with this one is ended, and waited for, when it is dropped`(program: String) throws {
+    func `a process that ends with this one is ended, and waited for, when the object is dropped`(program: String) throws {
         // cat ends with standard input; sleep does not.
         var child: ChildProcess? = try ChildProcess("/bin/\(program)", [program, "600"].dropLast(program == "cat" ? 1 : 0), endsWithParent: true)
         let pid = try #require(child?.pid)
         child = nil
-        // A child that has ended and is not waited for keeps its number, and a wait for any child finds that one first.
+        // An ended child keeps its number until a wait for that child, and a wait for any child finds the ended one
+        // first.
         #expect(waitpid(pid, nil, WNOHANG) == -1 && errno == ECHILD)
     }
 
     @Test func `lines come whole from chunks of any size`() {
         var ends: [Int32] = [0, 0]
-        // A socket, as a pipe is not made closed on exec in one step: a process that another test starts must not keep the writer's end.
+        // A socket, because a pipe is not created close-on-exec in one step. A process that another test starts must
+        // not keep the writer's end.
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
         let reader = LineReader(owning: ends[0])
         #expect(reader.lines().isEmpty)
@@ -55,7 +57,7 @@ import Testing
     /// The program that offers the demos.
     static let program = builtProgram("plimsoll")
 
-    /// Why no command can be run in a group here; `nil` if one can.
+    /// The reason why no command can run in a group here; `nil` if commands can.
     static let obstacle: String? = {
         guard access(program, X_OK) == 0 else { return "\(program) has not been built" }
         do {

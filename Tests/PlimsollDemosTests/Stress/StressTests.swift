@@ -14,14 +14,14 @@ import Testing
         let plan = scenario.plan(limit: limit)
         let live = plan.ramp + (plan.liveBeforeHalving ?? 0) + (plan.bursts?.size.upperBound ?? 0)
         let line = plan.liveBeforeHalving == nil ? 1.0 : 0.5
-        // What four seconds of requests ask the cache to take, in limits.
+        // The memory that four seconds of requests add to the cache, as a share of the limit.
         let asked = plan.cache + plan.traffic * 4
         #expect(live + asked > line)
-        // The process itself and what the heap keeps need some room, too.
+        // The process itself and memory kept by the heap need some room, too.
         #expect(live <= line * 0.8 + 1e-9)
-        // Page cache gives way by itself: it proves nothing unless the rest exceeds the limit without it.
+        // The kernel reclaims page cache without help, so page cache proves nothing unless the rest exceeds the limit.
         #expect(plan.pageCache == 0 || live + plan.cache > line)
-        // When the limit is lowered all must fit below it, or else the cache must not.
+        // When the limit is lowered, all memory must fit below the new limit, or else the cache must not fit.
         if let before = plan.liveBeforeHalving { #expect(scenario == .limitCut ? before + plan.cache > 0.55 : before + plan.cache < 0.45) }
     }
 

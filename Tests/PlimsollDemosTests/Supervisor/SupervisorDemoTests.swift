@@ -17,7 +17,7 @@ import Testing
                 + "with=important and bystander survived, hog ended by the supervisor after 3 s, no orders lost")
     }
 
-    /// Makes plays out of the good ones, and whether they prove what the demo claims.
+    /// Changes to the good plays. `isProof` tells whether the changed plays still prove the demo's claim.
     private static let plays: [(what: String, isProof: Bool, change: @Sendable (inout TrioRecord, inout TrioRecord) -> Void)] = [
         ("both as they should be", true, { _, _ in }),
         ("nothing lost without, but one killed", true, { without, _ in without.lost = [:] }),
@@ -42,7 +42,7 @@ import Testing
         #expect(TrioRecord.isProof(without: without, with: with) == Self.plays[index].isProof, "\(Self.plays[index].what)")
     }
 
-    @Test func `an end is the supervisor's if decided, the kernel's if the kernel counted a kill, and else the service's own`() {
+    @Test func `an end counts as the supervisor's if decided, the kernel's if the kernel counted a kill, and else the service's`() {
         var record = TrioRecord(limit: TrioRecords.limit, start: .seconds(1000))
         #expect(record.takeEnd(of: "important", at: .seconds(1)).cause == .itself)
         record.kills = 1
@@ -132,9 +132,10 @@ import Testing
         let child = try ChildProcess(ProcessTests.program, ["plimsoll", "demo", "supervisor", "--length", "8", "--svg", svg], readsOutput: true)
         let ending = child.waitForEnd(), lines = child.output?.lines() ?? [], output = lines.joined(separator: "\n")
         expectNothingLeft(by: child.pid)
-        // Who wins a race for memory beside all other tests is not asked here; the virtual machine does, and the benchmark.
+        // The winner of a race for memory beside all other tests is not checked here, but in the virtual machine and in
+        // the benchmark.
         try #require(ending == .exited(0) || ending == .exited(1), "\(output)")
-        // Nothing is drawn of a play that was broken off.
+        // An interrupted play gives no drawing.
         try #require(lines.last?.hasPrefix("result: without=") == true, "\(output)")
         ChartTexts(ControlFile.text(svg) ?? "").expectReadable()
     }
@@ -143,7 +144,7 @@ import Testing
     func `an interrupted play leaves nothing behind`() throws {
         let child = try ChildProcess(ProcessTests.program, ["plimsoll", "demo", "supervisor"], readsOutput: true)
         defer { child.end(within: .zero) }
-        // By the first line about memory the services are there.
+        // The services run by the time of the first line about memory.
         var lines: [String] = []
         while !lines.contains(where: { $0.contains("memory is") }), child.poll() == nil {
             var file = pollfd(fd: child.output?.descriptor ?? -1, events: Int16(POLLIN), revents: 0)
@@ -165,7 +166,7 @@ import Testing
 }
 
 extension TrioRecord {
-    /// Makes a new record of this one in which the others are there to the end.
+    /// Changes this record so that the other services stay to the end.
     fileprivate mutating func onlyHogIsKilled() {
         var record = TrioRecord(limit: limit, start: start)
         (record.isSupervised, record.length, record.samples, record.kills) = (isSupervised, length, samples, 1)

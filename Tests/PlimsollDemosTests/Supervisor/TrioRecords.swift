@@ -4,11 +4,11 @@ import PlimsollSupervisor
 
 @testable import PlimsollDemos
 
-/// Plays of the three services, made by hand.
+/// Hand-made plays of the three services.
 enum TrioRecords {
     static let limit = ByteCount.mebibytes(256)
 
-    /// The kernel kills the one that matters, and then the one that grows.
+    /// The kernel kills the important service, and then the growing one.
     static var without: TrioRecord {
         var record = TrioRecord(limit: limit, start: .seconds(1000))
         record.isSupervised = false
@@ -21,7 +21,7 @@ enum TrioRecords {
         return record
     }
 
-    /// All of them are warned; the one that grows goes to the background, is frozen and is ended.
+    /// All services are warned. The growing one goes to the background, is frozen and is ended.
     static var with: TrioRecord {
         var record = TrioRecord(limit: limit, start: .seconds(1000))
         for (at, unit) in [(1.5, "hog"), (1.75, "bystander"), (2, "important")] { done(at, unit, .warn(.warning), .warning, to: &record) }
@@ -44,7 +44,7 @@ enum TrioRecords {
         record.take(AuditRecord(decision, level: level, shortfall: .mebibytes(20)))
     }
 
-    /// Decided 0.05 s before, and done.
+    /// An action decided 0.05 s before, and done.
     static func done(
         _ at: Double, _ unit: String, _ action: UnitAction, _ level: PressureLevel, relief: ByteCount = .zero, failure: String? = nil,
         to record: inout TrioRecord

@@ -83,7 +83,7 @@ import Testing
         #expect(order.all == ["the other's call ends", "it is cancelled"])
     }
 
-    @Test func `T1 a registration cancelled on many threads at once ends one watch, that registration's`() async {
+    @Test func `T1 a registration cancelled on many threads at once ends one watch, the watch of that registration`() async {
         let at = Surroundings(), kind = EnvironmentChange.Kind.file("/etc/shop.conf")
         let seen = Counter()
         for round in 1...100 {

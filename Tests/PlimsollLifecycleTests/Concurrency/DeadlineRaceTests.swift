@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// Deadlines by the machine's own time, many rounds of each: what races here stands still on a clock moved by hand.
+/// Deadlines by the machine's own time, many rounds of each. On a manual clock these races do not occur.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct DeadlineRaceTests {
     let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running))
     let threads = HandlerThreads()
@@ -29,7 +29,7 @@ import Testing
         let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper))
         let handlers = [FanOut.Handler(name: "stuck") { blockade.wait() }, FanOut.Handler(name: "quick") { called.add(1) }]
         for _ in 0..<25 { Task { outcomes.add(await FanOut.call(handlers, .forward, until: .zero, alarms, threads)) } }
-        // The time stands still, and the deadline has passed.
+        // The clock stands still, and the deadline has passed.
         await until("all quick handlers are called") { called.value == 25 }
         #expect(outcomes.all.isEmpty)
         await until("all calls end") {
@@ -46,7 +46,7 @@ import Testing
         for _ in 0..<25 { Task { outcomes.add(await FanOut.call(handlers, .forward, until: .zero, alarms, threads)) } }
         await until("all calls end") { outcomes.all.count == 25 }
         blockade.open()
-        // On a busy machine a quick handler may not get to run in the last moment.
+        // On a busy machine a quick handler may not run in the last moment.
         let named = outcomes.all.map { $0.overran.map(\.name) + $0.unreached }
         #expect(named.allSatisfy { $0.contains("stuck") && $0.count <= 2 })
         await until("the quick handlers that were begun have run") { threads.busy == 0 }
@@ -65,7 +65,7 @@ import Testing
                     if Task.isCancelled { cancelled.add(1) }
                 }
             }
-            // A stride later more handlers are begun beside those that wait.
+            // One stride later, more handlers begin beside those that wait.
             let deadline = alarms.heartbeat.running + Alarms.stride
             Task { outcomes.add(await FanOut.call(handlers, .forward, until: deadline, alarms, threads)) }
             await until("the call ends") { !outcomes.all.isEmpty }
@@ -78,7 +78,8 @@ import Testing
         let clock = ManualClock(), begun = Counter(), cancelled = Counter(), outcomes = Log<FanOut.Outcome>()
         let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper))
         let running = Counter(), isArmed = Mutex(false), isOver = Switch()
-        // The first thread started for the ninth handler runs it, and its task has still to be noted, when the deadline comes.
+        // The first thread started for the ninth handler runs that handler. When the deadline comes, the handler's task
+        // is not noted yet.
         let threads = HandlerThreads(startThread: { name, body in
             running.add(1)
             let isStarted = Thread.start(name) {
@@ -98,7 +99,7 @@ import Testing
         let handlers = (0..<9).map { index in
             FanOut.Handler(name: "\(index)") {
                 begun.add(1)
-                // Keeps its thread, so that another is started for the next.
+                // Keeps the thread, so that another thread is started for the next handler.
                 blockUntil("the end") { Task.isCancelled || isOver.isOn }
                 if Task.isCancelled { cancelled.add(1) }
             }
@@ -106,7 +107,7 @@ import Testing
         Task { outcomes.add(await FanOut.call(handlers, .forward, until: .seconds(1), alarms, threads)) }
         await until("eight are called, and no thread stands by") { begun.value == 8 && running.value == 8 }
         isArmed.withLock { $0 = true }
-        // At the second check without progress another is called beside them.
+        // At the second check without progress another handler is called beside them.
         clock.advance(by: Alarms.stride * 3)
         await until("the call ends") { !outcomes.all.isEmpty }
         await until("eight are cancelled") { cancelled.value >= 8 }
@@ -156,7 +157,7 @@ import Testing
                 if waiter == 0 {
                     start.unpark()
                 } else {
-                    // About when the first grace ends.
+                    // About the time when the first grace ends.
                     let other = Alarms(time: .running, heartbeat: Heartbeat(time: .running))
                     other.set(.deadline, after: grace + .microseconds(waiter * 60)) { start.unpark() }
                 }
@@ -179,7 +180,8 @@ import Testing
                     return true
                 })
             registry.enterForeground()
-            // Begun in the middle of a sweep that does not mean them: only who joins it asks them to end.
+            // Begun in the middle of a sweep that does not cover these tasks: only an expiration that joins the sweep
+            // asks them to end.
             let tasks = Mutex<[BackgroundTask]>([]), ready = Counter()
             for _ in 0..<4 {
                 #expect(
@@ -205,7 +207,7 @@ import Testing
             }
             for start in starts { start.unpark() }
             await until("round \(round): both are done") { done.value == 2 }
-            // It has come too late to be meant.
+            // The expiration came too late for the sweep to cover its tasks.
             if answered.all.isEmpty { _ = registry.giveUpStragglers() }
             #expect(answered.all == [200] && !registry.isExpiring && tasks.withLock { $0.allSatisfy { !$0.isActive } }, "round \(round)")
             registry.detach()
@@ -230,7 +232,7 @@ import Testing
         let given = Log<[String]>()
         let late = Mutex<BackgroundTask?>(nil)
         registry.enterBackground()
-        // In the middle of a sweep for the allowance the unit comes back, where tasks may begin.
+        // In the middle of a sweep for the allowance the unit returns to the foreground, where tasks may begin.
         registry.expire(
             .allowance, within: .seconds(5),
             if: { gate in

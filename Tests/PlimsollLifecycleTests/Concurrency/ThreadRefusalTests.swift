@@ -9,7 +9,7 @@ import Testing
 
 /// Processes that may start no more threads: RLIMIT_NPROC, pids.max.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct ThreadRefusalTests {
-    /// Starts threads once it is allowed to.
+    /// Starts threads once `isOpen` is on.
     private final class Starter: Sendable {
         let isOpen = Switch(), refused = Counter(), started = Counter()
         func start(_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
@@ -66,7 +66,7 @@ import Testing
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
         let threads = HandlerThreads(startThread: starter.start), blockade = Blockade()
         let outcomes = await onThread {
-            // Opened here: the call holds a thread of the pool, and other tests may hold the rest.
+            // Opened here: the call holds a thread of the pool, and other tests may hold the other threads.
             defer { blockade.open() }
             return BoundedCalls.run(blocking: [{}, { blockade.wait() }], within: .seconds(15), alarms: alarms, threads: threads)
         }
@@ -100,8 +100,8 @@ import Testing
         #expect(starter.refused.value == 1 && runs.value == 1)
         starter.isOpen.turnOn()
         worker.request()
-        // What was asked for while it was stuck, and the request: at once or one after the other.
-        await until("it works again") { runs.value >= 2 }
+        // The worker serves the request made while it was stuck and the new request, in one run or in two.
+        await until("the worker runs again") { runs.value >= 2 }
         blockade.open()
         worker.stop()
     }
@@ -120,14 +120,14 @@ import Testing
         }
     }
 
-    /// What waits for a deadline, on a thread of its own.
+    /// A part that waits for a deadline, on a thread of its own.
     enum Wait: String, CaseIterable, Codable { case calls, scrub, environment, saving }
 
     @Test(arguments: Wait.allCases)
     func `T6 C26 a waiter for a deadline makes the alarms' calls where no thread can be started and the pool is taken`(wait: Wait) async {
         await #expect(processExitsWith: .success) { [wait = wait as Wait] in
             let blockade = Blockade(), width = Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
-            // What the pool has beside the thread that runs this; nothing here waits for it.
+            // Takes the pool's threads other than the one that runs this test. Nothing here waits for them.
             for _ in 0..<width * 2 { Task { @concurrent in blockade.wait() } }
             blockUntil("the pool is taken", limit: .seconds(10)) { blockade.count >= width - 1 }
             let problems = Log<String?>()
@@ -137,7 +137,8 @@ import Testing
         }
     }
 
-    /// Has something wait for its deadline, while whatever it waits for is held up; what is wrong with how that ended.
+    /// Makes `wait` wait for its deadline while `blockade` holds up the awaited work. Returns the defect of the
+    /// outcome; `nil` for none.
     private static func problem(of wait: Wait, _ blockade: Blockade) -> String? {
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: { _, _ in false })
         let none = HandlerThreads(startThread: { _, _ in false }), threads = HandlerThreads(), limit = Duration.milliseconds(50)
@@ -151,7 +152,7 @@ import Testing
             set.secrets.add(secret)
             let inside = Blockade()
             guard Thread.start("inside", { secret.withBytes { _ in inside.wait() } }) else { return "there is no thread" }
-            blockUntil("somebody is inside", limit: .seconds(5)) { inside.count == 1 }
+            blockUntil("a reader is inside", limit: .seconds(5)) { inside.count == 1 }
             let report = set.run(.background, within: limit)
             return report.inUse.count == 1 ? nil : "\(report)"
         case .environment:
@@ -172,9 +173,9 @@ import Testing
 
     @Test func `C26 all calls of the manager still return in a process that may start no more threads`() async {
         await #expect(processExitsWith: .success) {
-            // Root is not held to the limit.
+            // The limit does not apply to root.
             if getuid() == 0 { guard setgid(65534) == 0, setuid(65534) == 0 else { exit(2) } }
-            // The cooperative pool has all its threads: it starts none later.
+            // The cooperative pool has all its threads and starts none later.
             let width = Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))), met = Counter()
             await withTaskGroup(of: Void.self) { group in
                 for _ in 0..<width {
@@ -192,7 +193,7 @@ import Testing
                 return 1000
             }
             manager.lifecycle.observe("saver", onBackground: { _ in saved.add(1) })
-            // 6 is RLIMIT_NPROC, which Glibc does not pass on as it is a macro of an enumeration.
+            // 6 is RLIMIT_NPROC. The Glibc module does not import RLIMIT_NPROC, a macro of an enumeration.
             var none = rlimit(rlim_cur: 0, rlim_max: 0)
             guard setrlimit(__rlimit_resource_t(6), &none) == 0 else { exit(3) }
             guard !Thread.start("never", {}) else { exit(4) }

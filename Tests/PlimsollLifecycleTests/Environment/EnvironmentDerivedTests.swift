@@ -64,7 +64,7 @@ import Testing
 
     @Test func `C65 one build runs at a time for any number of readers, and none under a lock`() async {
         let building = Counter(), most = Counter(), made = Counter()
-        // It uses the environment and another derived value while it is made.
+        // The build uses the environment and another derived value.
         let other = DerivedValue("other", dependsOn: []) { 1 }
         let value = DerivedValue("value", dependsOn: [.locale]) { [at] () -> String? in
             building.add(1)

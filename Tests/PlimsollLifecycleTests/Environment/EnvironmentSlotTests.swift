@@ -5,13 +5,13 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What becomes of many changes while nobody could take them.
+/// The changes that a reader finds after many changes came while no reader could take them.
 @Suite struct EnvironmentSlotTests {
     private func text(_ kind: EnvironmentChange.Kind, _ from: String, _ to: String) -> EnvironmentChange {
         EnvironmentChange(kind, from: .text(from), to: .text(to))
     }
 
-    @Test func `C59 ten thousand changes make one, from the first to the last, with their number`() {
+    @Test func `C59 ten thousand changes become one change, from the first value to the last, with their number`() {
         var slots = EnvironmentSlots()
         for number in 0..<10_000 { slots.add(text(.locale, "\(number)", "\(number + 1)")) }
         #expect(slots.take() == EnvironmentChange(.locale, from: .text("0"), to: .text("10000"), count: 10_000))
@@ -41,7 +41,7 @@ import Testing
         #expect(slots.take() == EnvironmentChange(.credentials("tenant-42"), count: 4))
     }
 
-    @Test func `C63 a clock back within a tenth of a second counts as not set`() {
+    @Test func `C63 a clock set back to within a tenth of a second counts as not set`() {
         var slots = EnvironmentSlots()
         slots.add(EnvironmentChange(.clock, from: .clock(.seconds(100)), to: .clock(.seconds(3700))))
         slots.add(EnvironmentChange(.clock, from: .clock(.seconds(3700)), to: .clock(.seconds(100.02))))
@@ -108,7 +108,7 @@ import Testing
                 } else {
                     let kind = kinds.randomElement(using: &random)!
                     let to = "\(Int.random(in: 0..<3, using: &random))"
-                    // Those passed over in a take that found another kind have been forgotten with their events.
+                    // A take that found another kind has forgotten the kinds that it passed over, with their events.
                     if slots.count(of: kind) == 0 { events[kind] = 0 }
                     slots.add(text(kind, holds[kind]!, to))
                     holds[kind] = to

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// A manager that nobody runs, its surroundings and its time.
+/// A manager that does not run, with the surroundings and the clock of a test.
 struct Surroundings {
     let clock = ManualClock()
     let source = ScriptedPressureSource()
@@ -19,7 +19,7 @@ struct Surroundings {
 
     func set(_ kind: EnvironmentChange.Kind, _ text: String) { source.surroundings.set(kind, .text(text)) }
 
-    /// Runs `resync` beside the test, which moves time.
+    /// Runs `resync` beside the test, which moves the clock.
     func resync(within budget: Duration = .seconds(5)) async -> EnvironmentResync { await environment.resync(within: budget) }
 }
 
@@ -100,7 +100,7 @@ struct Surroundings {
         at.clock.advance(by: .milliseconds(200))
         #expect(await reader.next() == change(.file("/app"), "old", "new", 6))
 
-        // One who never stops is read all the same.
+        // A file whose writer never stops is read all the same.
         for step in 0..<15 {
             at.set(.file("/app"), "endless \(step)")
             at.clock.advance(by: .milliseconds(100))
@@ -111,14 +111,49 @@ struct Surroundings {
     @Test func `C66 a file that is written all the time is read after ten quiet times`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
-        var reader = at.lifecycle.readEnvironment().makeAsyncIterator()
-        for step in 1...10 {
-            at.set(.file("/app"), "step \(step)")
-            at.clock.advance(by: .milliseconds(100))
+        at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
+        // The second burst may postpone the reading as often as the first one.
+        for (burst, before) in [(1, "old"), (2, "burst 1, step 20")] {
+            for step in 1...20 {
+                at.set(.file("/app"), "burst \(burst), step \(step)")
+                at.clock.advance(by: .milliseconds(50))
+                guard step > 18 else { continue }
+                await until("all readings have ended") { at.manager.parts.threads.busy == 0 }
+                #expect(seen.all.count == (step == 19 ? burst - 1 : burst), "burst \(burst), step \(step)")
+            }
+            #expect(seen.all.last == change(.file("/app"), before, "burst \(burst), step 20", 20))
         }
+    }
+
+    @Test func `C66 a reading between two writes does not shorten the quiet time after the second write`() async {
+        at.set(.file("/app"), "old")
+        at.lifecycle.watch(file: "/app")
+        at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
+        at.set(.file("/app"), "first")
+        _ = await at.resync()
+        #expect(seen.all == [change(.file("/app"), "old", "first")])
+        at.clock.advance(by: .milliseconds(50))
+        at.set(.file("/app"), "half")
+        // The quiet time after the first write ends. The second writer has written only half of the file.
+        at.clock.advance(by: .milliseconds(50))
         await until("all readings have ended") { at.manager.parts.threads.busy == 0 }
-        at.lifecycle.post(.custom("last"))
-        #expect(await reader.next()?.to == .text("step 10"))
+        #expect(seen.all.count == 1)
+        at.set(.file("/app"), "second")
+        at.clock.advance(by: .milliseconds(200))
+        await until("all readings have ended") { at.manager.parts.threads.busy == 0 }
+        #expect(seen.all.dropFirst() == [change(.file("/app"), "first", "second", 2)])
+    }
+
+    @Test func `C66 a new watch begins with the present value, and a change between two watches is no change`() async {
+        at.set(.file("/app"), "old")
+        at.lifecycle.watch(file: "/app").cancel()
+        at.set(.file("/app"), "between")
+        at.lifecycle.watch(file: "/app")
+        at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
+        at.set(.file("/app"), "new")
+        at.clock.advance(by: .milliseconds(200))
+        await until("all readings have ended") { at.manager.parts.threads.busy == 0 }
+        #expect(seen.all == [change(.file("/app"), "between", "new")])
     }
 
     @Test func `C66 C59 a file that ends with the old content is no change`() async {
@@ -177,7 +212,7 @@ struct Surroundings {
 
     @Test func `C61 a slow handler is named, and the others are notified meanwhile`() async {
         let goOn = Parker(), at = at
-        // The other handler's call may still be about to return when time moves.
+        // The other handler's call may still be about to return when the clock moves.
         func slow() -> [HandlerTiming] { at.lifecycle.slowEnvironmentCalls.filter { $0.name == "formatters" } }
         at.lifecycle.onEnvironmentChange("formatters", .timeZone) { [seen] in
             seen.add($0)
@@ -200,7 +235,7 @@ struct Surroundings {
         goOn.unpark()
     }
 
-    @Test func `C61 T30 frozen time is not held against a handler`() async {
+    @Test func `C61 T30 frozen time does not count against a handler`() async {
         let goOn = Parker()
         at.lifecycle.onEnvironmentChange("frozen", .locale) { [seen] in
             seen.add($0)
@@ -210,7 +245,8 @@ struct Surroundings {
         at.lifecycle.setLocale("de_DE")
         await until { seen.all.count == 1 }
         at.clock.freeze(for: .seconds(60))
-        // While the handler has not returned: afterwards, time would pass for a call whose end is not noted yet.
+        // The clock moves while the handler has not returned. Later, time would pass for a call whose end is not noted
+        // yet.
         at.clock.advance(by: .seconds(4))
         #expect(at.lifecycle.slowEnvironmentCalls.isEmpty)
         goOn.unpark()
@@ -252,7 +288,7 @@ struct Surroundings {
         #expect(await reader.next() == EnvironmentChange(.custom("alias")))
     }
 
-    @Test func `C62 T6 a stuck interceptor is named and gone around`() async {
+    @Test func `C62 T6 a stuck interceptor is named and bypassed`() async {
         let goOn = Parker(), inside = Log<EnvironmentChange>()
         at.lifecycle.interceptEnvironmentChanges("stuck") { change in
             inside.add(change)
@@ -269,7 +305,7 @@ struct Surroundings {
         #expect(at.lifecycle.slowEnvironmentCalls == [HandlerTiming(name: "stuck", origin: "first", took: .seconds(5), isFinished: false)])
         goOn.unpark()
         await until { inside.all.count == 1 }
-        // What it made of the change at last is too late to count; it is asked again for the next.
+        // The interceptor's late answer does not count. The interceptor is asked again for the next change.
         await until {
             at.lifecycle.post(.custom("third"))
             return inside.all.count == 2
@@ -298,7 +334,7 @@ struct Surroundings {
         let reading = Task { for await change in changes { read.add(change) } }
         at.clock.advance(by: .seconds(1))
         await until("rest") { changes.reader.isAwaited && at.manager.parts.threads.busy == 0 || !read.all.isEmpty }
-        #expect(began.all.isEmpty && read.all.isEmpty, "also not what had come before the freeze")
+        #expect(began.all.isEmpty && read.all.isEmpty, "also no change from before the freeze")
 
         let resyncing = Task { [at] in
             let result = await at.resync()
@@ -306,7 +342,7 @@ struct Surroundings {
             return result
         }
         await until { began.all.count == 1 && read.all.count == 2 }
-        // Nothing is held back any more; the handler is all that is left to wait for.
+        // No change is held back any more. Only the handler is left to wait for.
         await until { !at.environment.isHeld }
         goOn.unpark()
         let result = await resyncing.value
@@ -317,7 +353,7 @@ struct Surroundings {
         reading.cancel()
     }
 
-    @Test func `C59 C60 ten thousand changes during a freeze that end at the start value are none`() async {
+    @Test func `C59 C60 ten thousand changes during a freeze that end at the start value are no change`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
         at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
@@ -358,7 +394,7 @@ struct Surroundings {
         #expect(!at.environment.isHeld && seen.all.count == 1)
     }
 
-    @Test func `C60 an interceptor is done as well when resync returns`() async {
+    @Test func `C60 an interceptor has returned as well when resync returns`() async {
         at.lifecycle.interceptEnvironmentChanges { [seen] change in
             seen.add(change)
             return change

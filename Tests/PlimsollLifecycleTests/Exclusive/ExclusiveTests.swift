@@ -15,11 +15,11 @@ import Testing
 
     init() {
         manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
-        // Gaps are told by hand here; that the life cycle does so by itself is tested last.
+        // Most tests report gaps by hand. One of the last tests covers gaps that the life cycle reports.
         exclusive.alarms.whenGapEnds { _ in }
     }
 
-    /// A resource that notes what is done to it.
+    /// A resource that logs the calls that it receives.
     private func noting(
         _ name: String, after: [String] = [], lease: Duration? = nil
     ) throws -> ExclusiveResource {
@@ -41,7 +41,7 @@ import Testing
         return await onThread { exclusive.reacquire(within: budget) }
     }
 
-    /// The same for what is not done in time: its budget passes as soon as it waits.
+    /// Runs `body` past its budget: the clock moves by the budget as soon as `body` waits.
     private func passing(
         _ budget: Duration, once isBegun: () -> Bool = { true }, _ body: @escaping @Sendable () -> ExclusiveReport
     ) async -> ExclusiveReport {
@@ -61,7 +61,7 @@ import Testing
         #expect(out.done == ["http", "jobs", "database"] && out.stillHeld.isEmpty && out.overran.isEmpty)
         #expect(calls.all == ["drain http", "release http", "drain jobs", "release jobs", "drain database", "release database"])
         #expect(!database.isHeld && !jobs.isHeld && !http.isHeld && manager.lifecycle.heldResources.isEmpty)
-        // Again, as in a flapping interruption: nothing is left to give back.
+        // Again, as in a flapping interruption: nothing is left to release.
         #expect(await release().done.isEmpty)
         let back = await reacquire()
         #expect(back.done == ["database", "jobs", "http"] && calls.all.suffix(3) == ["acquire database 2", "acquire jobs 2", "acquire http 2"])
@@ -151,7 +151,7 @@ import Testing
         gate.continuation.finish()
         try await use
         #expect(calls.all.last == "end false" && !calls.all.contains("release gpu"))
-        // The old use no longer counts: the next way out waits for nobody.
+        // The old use no longer counts: the next release waits for no use.
         #expect(await release().done.contains("gpu"))
     }
 
@@ -176,7 +176,7 @@ import Testing
         #expect(report.overran.contains("slow") && report.stillHeld.contains("slow"))
         await until { !lock.isHeld }
         #expect(await reacquire().done == ["lock"] && slow.isHeld)
-        // So late that the process is in front again.
+        // So late that the process is in the foreground again.
         gate.continuation.finish()
         await until { slow.epoch == 2 && slow.isHeld }
         #expect(calls.all == ["release lock", "acquire lock 2", "acquire slow 2"])
@@ -228,7 +228,7 @@ import Testing
                 balance.add(1)
             })
         try exclusive.add(session)
-        // Not held: the way out and back leaves it alone.
+        // Not held: the way to the background and back does not touch the session.
         _ = await release()
         #expect(await reacquire().done.isEmpty && balance.all.isEmpty)
         try await session.acquire()
@@ -268,7 +268,7 @@ import Testing
         let late = ExclusiveResource("late", release: { calls.add("release") }, reacquire: { _ in calls.add("got") })
         try exclusive.add(late)
         _ = await release()
-        // As a thread does that the way back has not waited for.
+        // As a thread does that the way back did not wait for.
         await #expect(throws: ExclusiveResourceError(resource: "late", reason: .inBackground)) { try await late.take() }
         #expect(!late.isHeld && exclusive.held.isEmpty && exclusive.violationCount == 0)
         #expect(await reacquire().done == ["late"] && calls.all == ["release", "got"])
@@ -292,7 +292,7 @@ import Testing
 
     @Test func `T29 after a freeze, earlier work fails the epoch check even before the gap is handled`() async throws {
         let lock = try noting("lock"), leader = try noting("leader", lease: .zero)
-        // Something looks at the time while the process runs: the manager's loop, or an alarm.
+        // The manager's loop, or an alarm, reads the clock while the process runs.
         let alarm = exclusive.alarms.set(.deadline, after: .seconds(1000)) {}
         defer { alarm.cancel() }
         clock.advance(by: .seconds(1))
@@ -300,14 +300,14 @@ import Testing
         #expect(leader.isCurrent(epoch) && lock.isCurrent(1))
         let exclusive = exclusive
         exclusive.alarms.whenGapEnds { [leader, lock] gap in
-            // The very first thing that runs after the freeze.
+            // The first code that runs after the freeze.
             #expect(!leader.isCurrent(epoch) && !lock.isCurrent(epoch) && leader.epoch == epoch)
             exclusive.gapEnded(gap)
             #expect(!leader.isCurrent(epoch) && !lock.isCurrent(1))
         }
         clock.freeze(for: .seconds(60))
         #expect(throws: ExclusiveResourceError(resource: "leader", reason: .stale(epoch: 1, current: 2))) { try leader.check(epoch) }
-        // A lock outlives a freeze, leadership need not.
+        // A lock outlives a freeze. Leadership need not.
         #expect(lock.isHeld && lock.epoch == 2 && !leader.isHeld)
         #expect(throws: ExclusiveResourceError(resource: "leader", reason: .notHeld)) { try leader.withUse { $0 } }
         #expect(try lock.withUse { $0 } == 2)
@@ -333,7 +333,7 @@ import Testing
         #expect(lease.isHeld && lease.isCurrent(1))
         if isSleep { clock.sleepHost(for: .seconds(4)) } else { clock.freeze(for: .seconds(4)) }
         exclusive.gapEnded(RunningGap(isSleep ? .hostSleep : .frozen, .seconds(4)))
-        // Shorter than what is left: still held, but what began before must look again.
+        // Shorter than the rest of the lease: still held, but work that began before must check again.
         #expect(lease.isHeld && !lease.isCurrent(1) && lease.isCurrent(2))
         if isSleep { clock.sleepHost(for: .seconds(4)) } else { clock.freeze(for: .seconds(4)) }
         #expect(!lease.isHeld && !lease.isCurrent(2))
@@ -343,7 +343,7 @@ import Testing
         clock.advance(by: .seconds(15))
         #expect(!lease.isHeld)
         #expect(throws: ExclusiveResourceError(resource: "lease", reason: .leaseExpired)) { try lease.withUse { $0 } }
-        // It is another's now: it is not given back.
+        // The lease belongs to another holder now and is not released.
         #expect(await release().done.isEmpty && !calls.all.contains("release lease"))
     }
 
@@ -386,12 +386,12 @@ import Testing
         var old = exclusive.connectionEpoch, second = old
         #expect(!exclusive.isSuspect(since: old))
         clock.sleepHost(for: .seconds(10))
-        #expect(exclusive.isSuspect(since: old), "before anybody has noticed")
+        #expect(exclusive.isSuspect(since: old), "before the gap is noticed")
         exclusive.gapEnded(RunningGap(.hostSleep, .seconds(10)))
         #expect(exclusive.isSuspect(since: old) && !exclusive.isSuspect(since: exclusive.connectionEpoch))
         old = exclusive.connectionEpoch
         #expect(!exclusive.isSuspect(since: old) && exclusive.isSuspect(since: second))
-        // Another gap while looking: what was found is worth nothing.
+        // Another gap during the check makes the result worthless.
         let began = exclusive.connectionEpoch
         exclusive.gapEnded(RunningGap(.frozen, .seconds(10)))
         second = began
@@ -458,7 +458,7 @@ import Testing
 /// A socket that listens on the loopback.
 final class LoopbackListener: Sendable {
     private let descriptor = Mutex<Int32>(-1)
-    /// Of its own, so that no other process's socket gets the port while this one is closed.
+    /// An address of this listener alone, so that no other process's socket gets the port while the listener is closed.
     private let host = UInt32.random(in: 0x7f01_0000...0x7ffe_ffff)
     private let port = Mutex<in_port_t>(0)
 
@@ -481,14 +481,14 @@ final class LoopbackListener: Sendable {
 
     func close() {
         descriptor.withLock { descriptor in
-            // A process just being started by another test may have it as well.
+            // A process that another test is just starting may have a copy of the descriptor.
             if descriptor >= 0 { shutdown(descriptor, Int32(SHUT_RDWR)) }
             if descriptor >= 0 { Glibc.close(descriptor) }
             descriptor = -1
         }
     }
 
-    /// Whether the kernel completes a handshake for it.
+    /// Returns true if the kernel completes a handshake for the socket.
     func accepts() -> Bool {
         let socket = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         defer { Glibc.close(socket) }

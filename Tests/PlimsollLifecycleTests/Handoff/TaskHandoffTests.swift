@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// Work that one replica has to stop and another goes on with, by a store in memory and clocks moved by hand.
+/// Work that one replica has to stop and another continues, with a store in memory and manual clocks.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct TaskHandoffTests {
     struct Broken: Error {}
 
@@ -14,7 +14,7 @@ import Testing
 
     private func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource(), clock: clock) }
 
-    /// Moves time on until `condition` holds: what waits for it may not have begun to wait yet.
+    /// Moves the clock until `condition` holds. A waiter may not have begun to wait when the clock moves.
     private func advance(by step: Duration, until condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async {
         await until(sourceLocation: sourceLocation) {
             if condition() { return true }
@@ -51,7 +51,7 @@ import Testing
                 checkpoint.save([1])
                 isBegun.add(1)
                 await until { Task.isCancelled }
-                // What is cancelled takes its time.
+                // Cancelled work takes some time to end.
                 await until { mayEnd.value != 0 }
                 checkpoint.save([2])
                 try Task.checkCancellation()
@@ -61,7 +61,7 @@ import Testing
         manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
         try await until { try await store.census().held == 1 }
         #expect(store.checkpoints == ["export": [[1]]])
-        #expect(try await store.take(["export"], by: "second", for: .seconds(10)) == nil, "it may still be running")
+        #expect(try await store.take(["export"], by: "second", for: .seconds(10)) == nil, "the work may still run")
         mayEnd.add(1)
         #expect(try await run.value == nil, "handed off")
         let work = try #require(try await store.take(["export"], by: "second", for: .seconds(10)))
@@ -84,7 +84,7 @@ import Testing
         manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
         try await until { try await store.census().held == 1 }
         mayEnd.add(1)
-        #expect(try await ends.value == 7, "it came to its end")
+        #expect(try await ends.value == 7, "the work came to its end")
         #expect(try await store.census() == (0, 0, 0))
 
         let late = Counter()
@@ -106,7 +106,7 @@ import Testing
         _ = try? await stuck.value
     }
 
-    @Test func `C73 a store that takes nothing makes the handover fall back to the other way`() async throws {
+    @Test func `C73 when the store takes nothing, the work is kept and handed over without the store`() async throws {
         let store = MemoryTaskHandoff(clock: clock), manager = manager(), isBegun = Counter()
         store.fail(with: TaskHandoffError.unreachable("memory: made to fail"))
         let run = Task {
@@ -163,7 +163,7 @@ import Testing
             await until { mayEnd.value != 0 }
         }
         await advance(by: .milliseconds(100)) { starts.all.count == 1 }
-        // A minute: two leases; each is renewed, with the newest checkpoint.
+        // A minute is two leases. Each lease is renewed, with the newest checkpoint.
         for _ in 0..<600 {
             clock.advance(by: .milliseconds(100))
             try await until { try await store.census().held == 1 }
@@ -217,7 +217,7 @@ import Testing
         }
         await advance(by: .milliseconds(500)) { failing.kinds.count { $0 == "failed" } == 5 }
         try await until { try await store.census().setAside == 1 }
-        #expect(attempts.all == [1, 2, 3, 4, 5], "having had to stop was none")
+        #expect(attempts.all == [1, 2, 3, 4, 5], "a stop on request is no attempt")
         #expect(try await store.setAside(most: 1).first?.problem == "Broken()")
         await failing.end()
     }
@@ -234,7 +234,7 @@ import Testing
                     begun.add(1)
                 }
             }
-            // With the loop at each step: time that passes between two of its readings is a gap, not calm.
+            // The loop turns at each step: time between two of the loop's readings counts as a gap, not as calm.
             for _ in 0..<50 { await running.available(.mebibytes(10), after: .milliseconds(100)) }
             #expect(events.all.isEmpty, "the store was not even asked")
             while events.all.count < 3 { await running.available(.mebibytes(924), after: .milliseconds(100)) }

@@ -11,7 +11,7 @@ import Testing
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }
 
-    /// Frozen for `interval`, then awake until the way back is done.
+    /// Freezes the process for `interval`, and returns when the way back is done.
     private func wake(after interval: Duration = .seconds(600)) async {
         let wakes = Log<Bool>()
         let registration = lifecycle.onResume("wake") { _ in wakes.add(true) }
@@ -21,7 +21,7 @@ import Testing
         registration.cancel()
     }
 
-    @Test func `C33 T30 each wake has an allowance: as long as the freeze, at most a whole one`() async throws {
+    @Test func `C33 T30 each wake has an allowance: as long as the freeze, and at most a whole allowance`() async throws {
         let manager = stage.manager
         try await lifecycle.launch()
         try await lifecycle.enterBackground(cause: .supervisor)
@@ -34,7 +34,7 @@ import Testing
             #expect(task.isActive, "wake \(number)")
             task.end()
         }
-        // A processor that was short for some seconds is no wake: no more is given back than was lost.
+        // Some seconds without a processor are no wake: the allowance regains no more than was lost.
         stage.clock.advance(by: .seconds(10))
         let before = try #require(manager.backgroundTimeRemaining)
         await wake(after: .seconds(3))
@@ -84,7 +84,7 @@ import Testing
                 log.add("saved \(value.value)")
                 return [UInt8(value.value)]
             }, restore: { _ in })
-        // What a wake does: it reads its key again, and goes on counting.
+        // In each wake the process reads the key again and continues to count.
         lifecycle.onResume("poll") { _ in
             try key.refill { SecretTests.fill(&$0, 1) }
             value.add(1)
@@ -114,15 +114,15 @@ import Testing
         try await lifecycle.enterBackground(cause: .supervisor)
         await wake()
         let writes = store.writes
-        // Work that is no background task, and comes late.
+        // Late work outside background tasks.
         try key.refill { SecretTests.fill(&$0, 1) }
         value.add(1)
         try await lifecycle.enterBackground(cause: .supervisor, within: .seconds(5))
         #expect(key.isWiped && SecretTests.isZero(key) && saved.all.last == 1 && store.writes == writes + 1)
         #expect(lifecycle.arrival == true && lifecycle.lastScrub?.reason == .wake)
-        // While it is saved again it has not arrived: frozen now, it would lose that.
+        // During the new save the process has not arrived. A freeze now would lose the change.
         #expect(arrivals.all == [nil, nil, nil])
-        // By a task: saved once that has ended, and erased then.
+        // A change by a task is saved, and the secret erased, once the task has ended.
         let task = stage.manager.beginBackgroundTask("poll") { task, _ in task.end() }
         try key.refill { SecretTests.fill(&$0, 2) }
         value.add(1)
@@ -145,6 +145,19 @@ import Testing
         await wake()
         #expect(lifecycle.arrival == false)
         #expect(lifecycle.reports.last?.failures.contains { $0.contains("value") } == true, "\(lifecycle.reports.last?.description ?? "")")
+    }
+
+    @Test func `C46 after a freeze during a further save the state does not count as saved`() async throws {
+        let alarms = stage.manager.parts.alarms, threads = stage.manager.parts.threads
+        let engine = LifecycleEngine(alarms, threads, stages: { _ in [] }, afterGap: { _ in true }, onStep: { _ in })
+        _ = try await engine.request(.launch, within: .seconds(5)) { .background }
+        #expect(engine.arrival == true)
+        await engine.arriveAgain {
+            engine.gapEnded(RunningGap(.frozen, .seconds(60)))
+            await until("the way back is done") { engine.arrival != nil }
+            return true
+        }
+        #expect(engine.arrival == false)
     }
 
     @Test func `C4 C46 in the foreground a freeze erases nothing and saves nothing`() async throws {

@@ -62,7 +62,7 @@ import Testing
         release.open()
         await until { log.all.count >= 3 }
         #expect(log.all == ["late begins", "late ends", "late undone"])
-        // The next round is an ordinary one.
+        // The next round runs without a timeout.
         release.open()
         try await lifecycle.enterBackground(cause: .operator)
         try await lifecycle.enterForeground(cause: .operator)
@@ -87,7 +87,7 @@ import Testing
         let lifecycle = lifecycle, log = stage.log
         try await lifecycle.launch()
         let went = Counter()
-        // The request itself comes from a thread of ours, as a signal handler's would.
+        // The request comes from a separate thread, like the request of a signal handler.
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<8 {
                 group.addTask {
@@ -101,6 +101,18 @@ import Testing
             }
         }
         #expect(lifecycle.state == .background && log.all.contains("a background"))
+    }
+
+    @Test func `T7 a supervisor's request runs on a thread of the manager`() async {
+        let threads = stage.manager.parts.threads, inside = Blockade(), ran = Counter()
+        lifecycle.runAside {
+            inside.wait()
+            ran.add(1)
+        }
+        #expect(threads.busy > 0)
+        inside.open()
+        await until("the request has ended") { threads.busy == 0 }
+        #expect(ran.value == 1)
     }
 
     @Test func `T30 a freeze in the middle of a step does not count against the deadline`() async throws {
@@ -137,7 +149,7 @@ import Testing
             log.add("expired \(reason)")
             task.end()
         }
-        // A long budget: should time stand still, tasks are given up by real time.
+        // A long budget: if the manual clock stood still, real time would give up the tasks.
         let report = try await stage.whileTimePasses(beside: release) { await lifecycle.terminate(cause: .signal, within: .seconds(60)) }
         #expect(
             log.all.prefix(3) == ["a active", "a inactive", "expired shutdown"] && log.all.last?.hasPrefix("clean, 0 tasks") == true, "\(log.all)")
@@ -158,7 +170,7 @@ import Testing
         stage.clock.sleepHost(for: .seconds(3600))
         await until { lifecycle.state == .active }
         #expect(log.all.contains("expired hostSleep") && log.all.suffix(2) == ["a foreground", "a active"])
-        // A sleep that nobody announced is noticed afterwards.
+        // A sleep without an announcement is noticed afterwards.
         let gaps = Log<RunningGap?>()
         lifecycle.onResume("gap") { gaps.add($0.gap) }
         stage.clock.sleepHost(for: .seconds(60))
@@ -177,14 +189,40 @@ import Testing
         #expect(down?.to == .suspended && up?.to == .background && up?.cause == .thaw)
         await until { !seen.all.isEmpty }
         #expect(seen.all == ["suspended background thaw frozen"] && lifecycle.state == .background)
-        // In the foreground no state is left, but it is told as well.
+        // In the foreground the process leaves no state, but the handlers are notified as well.
         try await lifecycle.enterForeground(cause: .operator)
         stage.clock.freeze(for: .seconds(60))
         await until { seen.all.count >= 2 }
         #expect(seen.all[1] == "active active thaw frozen" && lifecycle.state == .active)
     }
 
-    @Test func `C74 an activation brings the process to the front and is answered there, once, by a later handler too`() async throws {
+    @Test func `C17 the handlers of the way back share five seconds, however long the freeze was`() async throws {
+        let left = Log<Duration>()
+        lifecycle.onResume("pools") { left.add($0.timeRemaining) }
+        try await lifecycle.launch()
+        stage.clock.freeze(for: .seconds(3600))
+        await until("the handler is called") { !left.all.isEmpty }
+        #expect(left.all == [.seconds(5)])
+    }
+
+    @Test func `C43 each way into the background counts by itself: a failure counts on one way only`() async throws {
+        struct Failed: Error {}
+        let calls = Counter()
+        lifecycle.observe(
+            "failing once",
+            onBackground: { _ in
+                calls.add(1)
+                if calls.value == 1 { throw Failed() }
+            })
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        #expect(lifecycle.arrival == false)
+        try await lifecycle.enterForeground(cause: .operator)
+        try await lifecycle.enterBackground(cause: .operator)
+        #expect(calls.value == 2 && lifecycle.arrival == true)
+    }
+
+    @Test func `C74 an activation brings the process to the foreground and is handled there once, by a later handler too`() async throws {
         let lifecycle = lifecycle, seen = Log<String>()
         try await lifecycle.launch(into: .background)
         try await lifecycle.activate("open", payload: [1])

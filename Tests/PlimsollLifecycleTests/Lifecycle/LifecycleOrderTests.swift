@@ -7,13 +7,13 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What the parts of a real `Lifecycle` do on each way, in which order.
+/// The order in which the parts of a real `Lifecycle` run, in each direction.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct LifecycleOrderTests {
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }
     var log: Log<String> { stage.log }
 
-    /// A part of each kind; each notes what it does. The lease has run out when its holder was frozen.
+    /// Adds a part of each kind that logs its calls. The lease runs out when the holder is frozen.
     private func addParts() throws {
         let log = log, lifecycle = lifecycle, manager = stage.manager
         stage.observe("observer")
@@ -35,7 +35,7 @@ import Testing
                 return []
             }, restore: { _ in })
         lifecycle.onScrub("keys") { log.add("keys erased") }
-        // Known of when the process runs again, before it looks at what has changed.
+        // Posted when the process runs again, before the process checks for changes.
         lifecycle.onResume("pools") { _ in
             log.add("resumed")
             lifecycle.post(.credentials("tenant"))
@@ -54,7 +54,7 @@ import Testing
         "lease taken", "listener taken", "observer foreground", "queue: paused", "observer active", "queue: open",
     ]
 
-    @Test func `C5 C6 C38 C39 C41 C44 C48 C87 down and up run each part in order`() async throws {
+    @Test func `C5 C6 C38 C39 C41 C44 C48 C87 the ways down and up run each part in order`() async throws {
         try addParts()
         try await lifecycle.launch()
         #expect(log.all == ["queue: paused", "observer active", "queue: open"])
@@ -69,13 +69,13 @@ import Testing
         }
     }
 
-    @Test func `C17 C60 after a freeze: closed at once, resumed, changes delivered, leases taken, then admission, then timers`() async throws {
+    @Test func `C17 C60 after a freeze the order is: gates closed, resume handlers, changes, leases, admission, timers`() async throws {
         let log = log, lifecycle = lifecycle
         try addParts()
         try await lifecycle.launch()
         let limiter = ConcurrencyLimiter("requests", limit: 8)
         lifecycle.pausables.add(limiter)
-        // While changes are delivered a request comes: it is not admitted, and no member is open.
+        // A request that comes while changes are delivered is not admitted, and no member is open.
         let extents = Log<QuiesceExtent>(), waiting = Counter()
         lifecycle.onEnvironmentChange("rebuilder", .credentials("tenant")) { _ in
             extents.add(lifecycle.pausables.extent())
@@ -91,20 +91,21 @@ import Testing
         timer.set(.timer, after: .seconds(30)) { log.add("timer") }
         stage.clock.freeze(for: .seconds(60))
         await until("the timer goes off and the request is admitted") { log.all.contains("timer") && waiting.value == 1 }
-        // The request runs in a task of its own, beside the timers: admitted before them, it may be done after them.
+        // The request runs in a task of its own, beside the timers. Admitted before the timers, the request may end
+        // after them.
         let seen = steps(after: begun).filter { $0 != "request admitted" }
         #expect(seen == ["queue: held", "resumed", "credentials changed", "lease taken", "queue: open", "timer"])
         #expect(extents.all.allSatisfy(\.isHeld) && extents.all.count == 2)
     }
 
-    @Test func `C17 C46 C58 a freeze in the background: resumed, changes delivered, saved and erased anew, then as before`() async throws {
+    @Test func `C17 C46 C58 after a freeze in the background the order is: resume handlers, changes, a save, erasure`() async throws {
         let log = log
         try addParts()
         try await lifecycle.launch()
         try await lifecycle.enterBackground(cause: .supervisor)
         let begun = log.all.count
         stage.clock.freeze(for: .seconds(60))
-        await until("it has arrived again") { log.all.last == "keys erased" && lifecycle.arrival == true }
+        await until("the process has arrived again") { log.all.last == "keys erased" && lifecycle.arrival == true }
         #expect(
             steps(after: begun)
                 == ["queue: held", "resumed", "credentials changed", "queue: background", "cart saved", "keys erased"])
@@ -133,7 +134,7 @@ import Testing
     @Test func `C22 C85 a process ending under pressure stops work, saves, cleans up, and writes the last line`() async throws {
         let log = log, manager = stage.manager, clock = stage.clock, release = Blockade(), exits = stage.exits
         stage.observe("observer")
-        // Slow to save: nothing is cleaned up meanwhile that it may need.
+        // The save is slow: meanwhile nothing is cleaned up that the save may need.
         manager.beforeTermination("cart") { _ in
             release.wait()
             log.add("cart saved")
@@ -241,7 +242,7 @@ import Testing
         let report = try await stage.whileTimePasses(beside: release) { try await lifecycle.enterBackground(cause: .operator) }
         #expect(report.overran.contains { $0.name == "saver" && $0.took >= .seconds(5) && $0.took < .seconds(6) }, "\(report)")
         #expect(lifecycle.state == .background && tokens.all.count == 2)
-        // By now some of it may have passed.
+        // Some of the allowance may have passed by now.
         let left = try #require(tokens.all[0].timeRemaining)
         #expect(tokens.all.allSatisfy { $0.isActive && $0.timeRemaining == left } && left > .seconds(12) && left <= .seconds(30))
         stage.clock.advance(by: .seconds(10))
@@ -263,7 +264,7 @@ import Testing
         }
         try await lifecycle.launch()
         let report = Task { try await lifecycle.enterBackground(cause: .operator) }
-        // Time stands still, so none overtakes those that run.
+        // The clock stands still, so no handler overtakes those that run.
         await until("eight run, and no further thread is busy") { width.count == 8 && stage.manager.parts.threads.busy == 8 }
         release.open()
         #expect(try await report.value.isClean)
@@ -274,13 +275,14 @@ import Testing
         let log = log, lifecycle = lifecycle, listener = try HandedListener()
         @Sendable func state(_ what: String) { log.add("\(what), ready: \(lifecycle.readiness.isReady), accepts: \(listener.accepts())") }
         lifecycle.observe("proxy", onInactive: { _ in state("inactive") })
-        // Who depends on the listener is out of discovery before the listener goes.
+        // Dependents of the listener leave discovery before the listener is handed on.
         try lifecycle.exclusive.add(ExclusiveResource("discovery", release: { state("out of discovery") }))
         try lifecycle.exclusive.add(
             ExclusiveResource(
                 "http", after: ["discovery"], drain: { _ in state("drained") },
                 release: {
-                    // As by a supervisor's descriptor store: another descriptor keeps the socket, this process has it no longer.
+                    // As with a supervisor's descriptor store: another descriptor keeps the socket, and this process
+                    // closes its own.
                     listener.handOn()
                     state("handed on")
                 }))
@@ -293,7 +295,7 @@ import Testing
                 "handed on, ready: false, accepts: true",
             ])
         #expect(lifecycle.heldResources.isEmpty && listener.isHandedOn)
-        // Its new owner serves whoever came meanwhile; once that ends nobody is left waiting.
+        // The new owner serves the clients that came meanwhile. Once the new owner ends, no client is left waiting.
         #expect(listener.takeOver() > 0)
         #expect(!listener.accepts())
     }
@@ -312,20 +314,27 @@ import Testing
         #expect(steps(after: begun) == ["observer inactive", "observer active"])
     }
 
-    @Test func `C41 leaving the front saves changes, at once and beside the rest`() async throws {
-        let saved = Counter(), changed = Counter()
-        changed.add(1)
+    @Test func `C41 leaving the foreground saves once, after the handlers, and returning saves nothing`() async throws {
+        let log = log, changes = Counter(), held = Blockade(), store = MemoryStateStore(), lifecycle = lifecycle
+        lifecycle.observe("slow", onInactive: { _ in held.wait() })
         lifecycle.preserve(
-            "cart", in: MemoryStateStore(),
+            "cart", in: store,
             snapshot: {
-                saved.add(1)
-                return [UInt8(changed.value)]
+                log.add("cart saved with \(changes.value), \(lifecycle.state)")
+                return [UInt8(changes.value)]
             }, restore: { _ in })
         try await lifecycle.launch()
-        try await lifecycle.interrupt()
-        #expect(lifecycle.state == .inactive && saved.value == 1)
+        let way = Task { try await lifecycle.interrupt() }
+        await until("the handler is called") { held.count == 1 }
+        // The save is the last stage, so the changes of a handler are saved.
+        #expect(log.all.isEmpty)
+        changes.add(1)
+        held.open()
+        #expect(try await way.value.isClean)
+        #expect(lifecycle.state == .inactive && log.all == ["cart saved with 1, inactive"])
+        changes.add(1)
         try await lifecycle.endInterruption()
-        #expect(saved.value == 1)
+        #expect(lifecycle.state == .active && log.all.count == 1)
     }
 }
 
@@ -358,7 +367,7 @@ private final class HandedListener: Sendable {
 
     deinit { state.withLock { for socket in [$0.own, $0.other] where socket >= 0 { close(socket) } } }
 
-    /// Whether the kernel completes a handshake for it, whoever owns it.
+    /// Returns true if the kernel completes a handshake for the socket, with any owner.
     func accepts() -> Bool {
         let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(client) }
@@ -368,7 +377,7 @@ private final class HandedListener: Sendable {
         } == 0
     }
 
-    /// Another descriptor keeps the socket; this process's own is closed.
+    /// Duplicates the descriptor for another owner, and closes the descriptor of this process.
     func handOn() {
         state.withLock { state in
             state.other = fcntl(state.own, F_DUPFD_CLOEXEC, 0)
@@ -379,9 +388,9 @@ private final class HandedListener: Sendable {
 
     var isHandedOn: Bool { state.withLock { $0.own < 0 && $0.other >= 0 } }
 
-    /// The new owner takes all who wait, and ends.
+    /// Accepts all waiting clients as the new owner, and closes the socket.
     ///
-    /// - Returns: how many there were.
+    /// - Returns: The number of clients.
     func takeOver() -> Int {
         state.withLock { state in
             var count = 0

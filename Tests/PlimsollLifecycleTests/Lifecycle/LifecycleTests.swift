@@ -45,7 +45,7 @@ import Testing
         #expect(limiter.statistics.limit == 1 && task.isActive && manager.backgroundTimeRemaining == .seconds(30))
         clock.advance(by: .seconds(10))
         #expect(manager.backgroundTimeRemaining == .seconds(20))
-        // Frozen for an hour the allowance stands still, and what was paused for the way back goes on.
+        // During a freeze of an hour the allowance stands still, and work paused for the way back continues.
         clock.freeze(for: .seconds(3600))
         await until { limiter.statistics.limit == 1 }
         #expect(task.isActive && manager.backgroundTimeRemaining ?? .zero > .seconds(19))
@@ -73,7 +73,7 @@ import Testing
         lifecycle.observe("cause", onActive: { causes.add("\($0.from) \($0.cause.rawValue)") })
         try await lifecycle.interrupt()
         #expect(lifecycle.state == .inactive)
-        // Two at a time: only the end of both ends it.
+        // Two interruptions at a time: only the end of both ends the interruption.
         try await lifecycle.interrupt()
         try await lifecycle.endInterruption()
         #expect(lifecycle.state == .inactive)
@@ -105,7 +105,7 @@ import Testing
         let lifecycle = lifecycle
         let first = Task { try await lifecycle.interrupt() }
         await until { entered.value != 0 }
-        // While the first step runs: back, and away again, and back.
+        // While the first step runs: to the foreground, to the background, and to the foreground again.
         let back = Task { try await lifecycle.endInterruption() }
         await until { lifecycle.unit.engine.target == .active }
         let away = Task { try await lifecycle.enterBackground(cause: .operator) }
@@ -141,7 +141,7 @@ import Testing
             await lifecycle.terminate(cause: .signal)
             log.add("the process may end")
         }
-        // A second that does not wait would be over.
+        // A second termination that does not wait would be over.
         await until { lifecycle.unit.engine.waiting == 2 || log.all.contains("the process may end") }
         release.open()
         _ = await (first.value, second.value)

@@ -7,9 +7,9 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// How a memory warning travels, and what may be asked to give way.
+/// The routes of a memory warning, and the purgeables that may be asked to release memory.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct MemoryWarningTests {
-    /// Holds bytes and notes what it is asked.
+    /// A purgeable that holds bytes and logs the requests to release.
     final class Holder: Purgeable {
         let name: String
         let rebuildCost: RebuildCost
@@ -54,13 +54,13 @@ import Testing
                 ids.add("\(route) \(event.id) \(event.level)")
                 once.run(event) { work.add(event.id) }
             }
-            // The observer first, yet the process's own route goes before it.
+            // The observer is registered first, yet the process's own route is called before the observer.
             running.manager.observe { received("observer", $0) }
             running.manager.levelSource(mask: [.warning, .critical]).handle { received("source", $0) }
             running.manager.onMemoryWarning { received("process", $0) }
             async let streamed: PressureEvent? = running.manager.pressureEvents.first { $0.level == .critical }
             async let sourced: PressureEvent? = running.manager.levelSource(mask: .critical).first { _ in true }
-            // Both streams are observers once they are begun.
+            // Both streams count as observers once iteration has begun.
             await until { running.manager.parts.observers.count >= 5 }
             await running.available(.mebibytes(40))
             let events = await (streamed, sourced)
@@ -117,14 +117,14 @@ import Testing
     }
 
     @Test(arguments: ["critical", "critical:", "critical:5", "critical:0s", "critical:-5s", "severe:5s", "", "critical:5s ", "critical:99999999999s"])
-    func `C84 a senseless rehearsal stops the start, with the value and the allowed form`(text: String) async throws {
+    func `C84 an invalid rehearsal stops the start, with the value and the allowed form`(text: String) async throws {
         let manager = ResourceManager(
             source: ScriptedPressureSource(), time: ManualClock().timekeeper, environment: { $0 == "PLIMSOLL_SIMULATE" ? text : nil })
         let error = await #expect(throws: ResourceManagerError.self) { try await manager.run() }
         #expect(error?.description.contains("PLIMSOLL_SIMULATE is \"\(text)\"; allowed is LEVEL:DURATION") == true)
     }
 
-    @Test func `an operator's words are true or false, and other words stop the start`() async throws {
+    @Test func `an operator's Boolean is one of the listed words, and other words stop the start`() async throws {
         func manager(_ variables: [String: String]) -> (ResourceManager, ScriptedPressureSource) {
             let source = ScriptedPressureSource()
             return (ResourceManager(source: source, time: ManualClock().timekeeper, environment: { variables[$0] }), source)
@@ -158,7 +158,7 @@ import Testing
 
     // MARK: Choosing
 
-    @Test func `C81 purgeables may register in groups, and an operator names a part`() async {
+    @Test func `C81 purgeables may register in groups, and an operator may select some of them`() async {
         let manager = manager()
         let images = manager.registerGroup("images"), thumbnails = images.registerGroup("thumbnails")
         let (large, small, rows, dear) = (
@@ -174,7 +174,7 @@ import Testing
 
         #expect(thumbnails.release(4 << 20).released == .mebibytes(4) && small.heldBytes == 6 << 20)
         #expect(await manager.release(20 << 20, from: .named("large")).released == .mebibytes(20))
-        // Cheapest first, no more than asked.
+        // Cheapest first, and no more than asked for.
         let report = await manager.release(60 << 20, from: .all)
         #expect(rows.heldBytes == .zero && large.heldBytes == 70 << 20 && small.heldBytes == 6 << 20 && report.released == .mebibytes(60))
         let rest = await manager.release(from: .all.upTo(.cheap))
@@ -213,7 +213,7 @@ import Testing
 
     // MARK: The background
 
-    @Test func `C87 C88 speed-only caches go on the way to the background, others give their spares, and handles stay good`()
+    @Test func `C87 C88 the way to the background purges speed-only caches, releases spares of others, and keeps handles valid`()
         async throws
     {
         let manager = manager()
@@ -233,9 +233,9 @@ import Testing
         let report = await onThread { manager.parts.purgeForBackground() }
         #expect(speed.count == 0 && state.count == 10 && pages.count == 10 && pool.heldBytes == 1 << 20)
         #expect(report.origin == .background && report.outcome == .done && manager.reports == [report])
-        // What was purged, the connections, the pool's spares, and the volatile cache's buffer of 4 KiB.
+        // The purged entries, the connections, the pool's spares, and the volatile cache's buffer of 4 KiB.
         #expect(report.released == .bytes(1000 + 5000) + .kibibytes(64 + 4))
-        // The same handles go on.
+        // The same handles stay in use.
         speed.insert(1, forKey: 1)
         #expect(speed.value(forKey: 1) == 1 && pages.withBytes(forKey: 1) { $0.byteCount } == 2)
     }
@@ -287,7 +287,7 @@ import Testing
         #expect(image.isDiscarded && !image.beginAccess() && image.withAccess { _ in 1 } == nil && image.byteCount == 100_000)
         let again = PurgeableBuffer("image", byteCount: 100_000)
         #expect(again.beginAccess())
-        // In use it stays, whatever is asked.
+        // A buffer in use stays, for every request.
         manager.register(again, purgesOnBackground: true)
         _ = await onThread { manager.parts.purgeForBackground() }
         #expect(!again.isDiscarded)

@@ -6,13 +6,13 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// The system disconnects scenes behind the front whenever it needs to.
+/// The system disconnects scenes outside the foreground whenever memory is needed.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneEvictionTests {
     let stage = Stage()
     let store = ShelfStore()
     var lifecycle: Lifecycle { stage.lifecycle }
 
-    /// A scene in the background with a cache of its own; `snapshot` is called with each snapshot.
+    /// Connects a scene in the background with a cache of its own. `snapshot` is called with each snapshot.
     private func connect(
         _ id: String, mebibytes: Int, snapshot: @escaping @Sendable () throws -> Void = {}
     ) async -> (Scene, PurgeableCache<Int, Int>) {
@@ -35,7 +35,8 @@ import Testing
         try #require(stage.manager.parts.purgeables.snapshot.first { $0.purgeable is SceneEviction && $0.name.contains(state) }).purgeable
     }
 
-    /// Brings `scene` to the front and blocks until it is there. Off the cooperative pool, whose threads tests like this one block.
+    /// Brings `scene` to the foreground and blocks until the scene is there. Runs off the cooperative pool, whose
+    /// threads tests like this one block.
     private static func bringToFront(_ scene: Scene) {
         let done = Parker()
         scene.lifecycle.threads.run {
@@ -47,7 +48,7 @@ import Testing
 
     @Test func `C96 a scene brought to the front before the eviction's turn is not evicted`() async throws {
         let (small, cache) = await connect("small", mebibytes: 4)
-        // The larger one is first: while it is saved, somebody wants the smaller.
+        // The larger scene is first. During its save, the smaller scene is brought to the foreground.
         let (large, _) = await connect("large", mebibytes: 8) { Self.bringToFront(small) }
         #expect(try eviction(of: "background").release(100 << 20) == 8 << 20)
         await until("the larger one is gone") { large.state == .notRunning && lifecycle.scenes.count == 1 }
@@ -82,7 +83,7 @@ import Testing
         scene.onDisconnect("slow") { _ in release.wait() }
         #expect(try eviction(of: "background").release(100 << 20) == 4 << 20)
         await #expect(throws: LifecycleError.self) { try await scene.enterForeground(cause: .operator) }
-        // The old one is still on its way out.
+        // The old scene is still disconnecting.
         let restored = Log<String>()
         let again = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
             scene.preserve(in: store, snapshot: { [] }, restore: { restored.add(String(decoding: $0, as: UTF8.self)) })
@@ -93,8 +94,8 @@ import Testing
         #expect(scene.state == .notRunning && again.state == .active && restored.all == ["a"] && lifecycle.scenes.first === again)
     }
 
-    @Test func `C90 C96 suspended scenes end at warning, background scenes at critical, and no foreground scene`() async throws {
-        // Time is moved on by minutes here: nobody is to be suspended by that.
+    @Test func `C90 C96 suspended scenes end at warning, background scenes at critical, and foreground scenes never`() async throws {
+        // The clock moves by minutes here, and must suspend no scene.
         try await RunningManager.run { running in
             let lifecycle = running.manager.lifecycle
             lifecycle.policy.sceneSuspendsAfter = nil
@@ -109,12 +110,12 @@ import Testing
             try await still.suspend(cause: .idle)
             await running.available(.mebibytes(150))
             await until("the suspended scene is gone") { still.state == .notRunning }
-            // Nothing is suspended any more; the next pass at this level leaves the background alone.
+            // No suspended scene is left. The next pass at this level does not touch the background.
             await running.available(.mebibytes(150), after: .seconds(40))
             await until("the manager is at rest") { running.manager.parts.threads.busy == 0 }
             #expect(running.manager.level == .warning && back.state == .background)
             await until("the background scene is gone") {
-                // A pass that is still under way when time moves is followed by another only as more time passes.
+                // A pass that still runs when the clock moves is followed by another pass only after more time.
                 await running.available(.mebibytes(20), after: .seconds(40))
                 return back.state == .notRunning && lifecycle.scenes.count == 1
             }
@@ -125,7 +126,7 @@ import Testing
     @Test func `C96 an operator's full release disconnects every scene behind the front, saved first`() async throws {
         let (back, _) = await connect("back", mebibytes: 4)
         let (still, _) = await connect("still", mebibytes: 2)
-        // Caches go first; there is something that only their end frees.
+        // Caches are released first. Some memory is freed only when the scenes end.
         for scene in [back, still] { scene.declare { 1 << 20 } }
         try await still.suspend(cause: .idle)
         let front = lifecycle.connectScene("front", reason: .userRequest)

@@ -6,13 +6,13 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What a scene does behind the front: saves, gives back, erases, and is suspended.
+/// The work of a scene outside the foreground: a save, the release of memory, erasure, and suspension.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneKeepingTests {
     let stage = Stage()
     let store = ShelfStore()
     var lifecycle: Lifecycle { stage.lifecycle }
 
-    /// A scene in front whose state is one byte.
+    /// Connects a scene in the foreground whose state is one byte.
     private func connect(_ id: String, _ state: Mutex8 = Mutex8(), configure: (Scene) -> Void = { _ in }) async -> Scene {
         let store = store
         let scene = lifecycle.connectScene(id, reason: .userRequest) { scene in
@@ -119,7 +119,7 @@ import Testing
         let quarter = LifecyclePolicy.standard.backgroundDeadline / 4, start = heartbeat.running
         let way = Task { try await a.enterBackground(cause: .idle) }
         await until("the first save hangs") { held.count == 1 }
-        // The clock moves nowhere else, so the handlers see the very time at which the wait for the first save ended.
+        // The clock moves nowhere else, so the handlers see the time at which the wait for the first save ended.
         stage.clock.advance(by: quarter)
         await until("the handlers are called") { !reached.all.isEmpty }
         held.open()
@@ -155,12 +155,22 @@ import Testing
         await a.connected()
         await b.connected()
         try await a.enterBackground(cause: .idle)
-        // On leaving the front it is saved as it is: it may come straight back.
+        // On leaving the foreground the scene is saved unchanged, because the scene may return at once.
         #expect(log.all == ["snapshot", "background, 8", "scrub, 0", "snapshot"])
-        #expect(spare.count == 0 && cart.count == 8, "what is needed to go on stays")
+        #expect(spare.count == 0 && cart.count == 8, "memory needed to continue stays")
         #expect(b.state == .active && lifecycle.state == .active, "a scene at a time")
         await a.disconnect(cause: .operator)
         #expect(log.all.suffix(2) == ["scrub, 0", "snapshot"] && cart.count == 0)
+    }
+
+    @Test func `C97 the state of a scene is saved once more on disconnection, and never afterwards`() async throws {
+        let state = Mutex8(), a = await connect("a", state)
+        state.value = 1
+        await a.disconnect(cause: .operator)
+        #expect(try store.read("scene-a") == [1])
+        state.value = 2
+        #expect(await lifecycle.checkpoint(within: .seconds(5)).isEmpty)
+        #expect(try store.read("scene-a") == [1])
     }
 
     @Test func `a state registered after a scene has come up is restored at once`() async throws {
@@ -188,7 +198,7 @@ import Testing
     @Test func `C4 C97 a scene hidden for ten seconds is suspended without a call, and runs no work until the return`() async throws {
         let a = await connect("a"), b = await connect("b"), ran = Log<String>()
         try await a.enterBackground(cause: .idle)
-        // In the background it runs.
+        // In the background the executor runs work.
         await Task(executorPreference: a.executor) { ran.add("background") }.value
         stage.clock.advance(by: .seconds(9))
         #expect(a.state == .background)
@@ -203,7 +213,7 @@ import Testing
         #expect(!a.beginBackgroundTask("late", onExpiration: { _, _ in }).isActive, "no background task begins in a suspended scene")
         try await a.enterForeground(cause: .operator)
         await until("the work ran") { ran.all.last == "suspended" }
-        // In front no time passes for it.
+        // In the foreground no time toward suspension passes.
         stage.clock.advance(by: .seconds(60))
         #expect(a.state == .active)
     }
@@ -244,7 +254,7 @@ import Testing
     }
 }
 
-/// A byte that several threads share.
+/// A byte shared by several threads.
 final class Mutex8: Sendable {
     private let byte: Mutex<UInt8>
     init(_ value: UInt8 = 0) { byte = Mutex(value) }

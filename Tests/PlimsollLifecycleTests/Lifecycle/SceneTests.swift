@@ -11,7 +11,7 @@ import Testing
     let store = ShelfStore()
     var lifecycle: Lifecycle { stage.lifecycle }
 
-    /// Connects a scene that logs its steps, and waits until it is up.
+    /// Connects a scene that logs its steps, and waits until the scene is up.
     private func connect(_ id: String, _ reason: LifecycleCause = .userRequest, configure: (Scene) -> Void = { _ in }) async -> Scene {
         let log = stage.log
         let scene = lifecycle.connectScene(id, reason: reason) { scene in
@@ -54,7 +54,7 @@ import Testing
         #expect(b.state == .suspended && lifecycle.state == .background)
         try await a.enterForeground(cause: .operator)
         #expect(a.state == .active && lifecycle.state == .active && b.state == .suspended)
-        // The process goes before its scene on the way up, and after it on the way down.
+        // The process steps before the scene on the way up, and after the scene on the way down.
         let log = stage.log.all
         #expect(log.lastIndex(of: "process foreground")! < log.lastIndex(of: "a foreground")!)
         #expect(log.firstIndex(of: "b background")! < log.firstIndex(of: "process background")!)
@@ -65,7 +65,7 @@ import Testing
         try await b.enterBackground(cause: .idle)
         try await lifecycle.enterBackground(cause: .operator)
         #expect(a.state == .background && b.state == .background && lifecycle.state == .background)
-        // A scene cannot rise above what holds the process down, but will follow it.
+        // A scene cannot rise above a hold on the process, but follows the process later.
         try await b.enterForeground(cause: .operator)
         #expect(b.state == .background)
         try await b.enterBackground(cause: .operator)
@@ -82,16 +82,16 @@ import Testing
         await until("lifecycle.state is .background") { lifecycle.state == .background }
     }
 
-    @Test func `C95 a user's request starts in the foreground, the system's in the background`() async throws {
+    @Test func `C95 a scene requested by a user starts in the foreground, one requested by the system in the background`() async throws {
         let system = await connect("system", .systemRequest)
-        // Nothing of the foreground was set up, neither in the scene nor in the process.
+        // Nothing of the foreground was set up, in the scene or in the process.
         #expect(system.state == .background && lifecycle.state == .background && stage.log.all.isEmpty && system.reason == .systemRequest)
         #expect(system.backgroundTimeRemaining == .seconds(30))
         let user = await connect("user")
         #expect(user.state == .active && lifecycle.state == .active && stage.log.all == ["user active"] && user.backgroundTimeRemaining == nil)
-        // The system has something to do with one in front: it stays there.
+        // A system request for a scene in the foreground leaves the scene there.
         #expect(lifecycle.connectScene("user", reason: .systemRequest) === user)
-        // Asked for again it is the same one, brought to the front.
+        // A second request returns the same scene and brings it to the foreground.
         #expect(lifecycle.connectScene("system", reason: .userRequest) === system)
         await until("the scene is in front") { system.state == .active }
         #expect(stage.log.all.suffix(2) == ["system foreground", "system active"] && user.state == .active)
@@ -182,7 +182,7 @@ import Testing
         release.open()
         await a.disconnect(cause: .operator)
         #expect(stage.log.all == ["a active", "a inactive", "a background", "a gone"] && lifecycle.scenes.isEmpty)
-        // The last one has gone: nothing is in front any more.
+        // The last scene has gone: no scene is in the foreground any more.
         await until("lifecycle.state is .background") { lifecycle.state == .background }
     }
 
@@ -223,7 +223,7 @@ import Testing
     }
 }
 
-/// State in memory.
+/// A state store in memory.
 final class ShelfStore: StateStore {
     private let shelf = Mutex<[String: [UInt8]]>([:])
     func write(_ name: String, _ bytes: [UInt8]) throws { shelf.withLock { $0[name] = bytes } }

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// The limiter's decisions beside those of a model that is as plain as can be.
+/// The limiter's decisions beside those of a simple model.
 @Suite struct ConcurrencyLimiterModelTests {
     private struct Model {
         struct Waiter: Equatable {

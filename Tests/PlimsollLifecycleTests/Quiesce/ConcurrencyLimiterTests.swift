@@ -19,7 +19,7 @@ import Testing
         return limiter
     }
 
-    /// Starts one after the other, so that they wait in this order; each runs until its latch is open.
+    /// Starts jobs one after the other, so that they wait in this order. Each job runs until the job's latch is open.
     private func start(_ count: Int, _ limiter: ConcurrencyLimiter, patience: Duration? = nil) async -> [Job] {
         var jobs: [Job] = []
         for number in 0..<count {
@@ -106,7 +106,7 @@ import Testing
         let limiter = limiter(1, pausePatience: .seconds(10))
         let jobs = await start(2, limiter)
         clock.advance(by: .seconds(60))
-        #expect(limiter.statistics.waiting == 1, "nobody expires while it is not paused")
+        #expect(limiter.statistics.waiting == 1, "no wait expires without a pause")
         set.setState(.inactive)
         clock.advance(by: .seconds(8))
         set.setState(.active)
@@ -143,7 +143,7 @@ import Testing
         clock.advance(by: .seconds(4))
         clock.freeze(for: .seconds(60))
         #expect(limiter.statistics.waiting == 2)
-        #expect(cache.release(.max) > .zero, "whoever purges is no member and asks nobody")
+        #expect(cache.release(.max) > .zero, "a purge needs no admission")
         clock.advance(by: .seconds(2))
         await #expect(throws: AdmissionRefusal(limiter: "render", reason: .waitedTooLong(.seconds(5)))) { try await patient[0].finish() }
         #expect(limiter.statistics.waiting == 1 && limiter.statistics.expired == 1)
@@ -166,7 +166,7 @@ import Testing
         #expect(try await jobs[0].finish() == 0)
     }
 
-    @Test func `a cancelled wait ends with CancellationError and leaves no hole`() async throws {
+    @Test func `a cancelled wait ends with CancellationError, and the next waiters move up`() async throws {
         let limiter = limiter(1)
         let jobs = await start(4, limiter)
         jobs[1].task.cancel()
@@ -182,6 +182,30 @@ import Testing
         }
         cancelled.cancel()
         #expect(try await cancelled.value == 5, "there is room: what to do about it is the body's business")
+    }
+
+    @Test func `a waiter cancelled during admission does not count as admitted and frees the place`() async throws {
+        let limiter = limiter(2), executor = StepExecutor()
+        set.setState(.inactive)
+        let first = Task(executorPreference: executor) { @concurrent in try await limiter.run {} }
+        await until("the first waits") { limiter.statistics.waiting == 1 && executor.isIdle }
+        let second = Task { try await limiter.run {} }
+        await until("the second waits") { limiter.statistics.waiting == 2 }
+        // Both are admitted at once. The first is resumed before the second.
+        executor.whenResumed { second.cancel() }
+        set.setState(.active)
+        try await first.value
+        await #expect(throws: CancellationError.self) { try await second.value }
+        await until("the first has left the executor") { executor.isIdle }
+        #expect(limiter.statistics == (0, 0, 2, 1, 0, 0))
+    }
+
+    @Test func `C54 a refusal during a pause differs from a refusal for lack of room`() {
+        func isPaused(_ reason: AdmissionRefusal.Reason) -> Bool {
+            AdmissionRefusal(limiter: "render", reason: reason).isPaused
+        }
+        #expect(isPaused(.paused) && isPaused(.pausedTooLong(.seconds(10))))
+        #expect(!isPaused(.queueIsFull(mostWaiting: 2)) && !isPaused(.waitedTooLong(.seconds(5))))
     }
 
     @Test func `a storm of arrivals, cancellations and changes loses no work and runs no more than the limit`() async {
@@ -235,7 +259,30 @@ import Testing
 
 private struct Odd: Error {}
 
-/// A piece of work that ends when it is told to.
+/// An executor that runs each step of a task on a new thread, and calls a closure when a task is resumed.
+private final class StepExecutor: TaskExecutor {
+    private let onResume = Mutex<(@Sendable () -> Void)?>(nil)
+    private let steps = Counter()
+
+    /// True if each task has ended or is suspended.
+    var isIdle: Bool { steps.value == 0 }
+
+    func whenResumed(_ body: @escaping @Sendable () -> Void) { onResume.withLock { $0 = body } }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        steps.add(1)
+        let onResume = onResume.withLock { $0 }
+        onResume?()
+        let started = Thread.start("step") { [self] in
+            job.runSynchronously(on: asUnownedTaskExecutor())
+            steps.add(-1)
+        }
+        precondition(started)
+    }
+}
+
+/// A job that ends when its latch is opened.
 private struct Job {
     let number: Int
     let task: Task<Int, any Error>

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// The events at one gate, with times, and the rules that the gate must obey.
+/// The timed events at one gate, and the rules that the gate must obey.
 private struct GateHistory: Sendable {
     typealias Span = ClosedRange<Int64>
 
@@ -17,7 +17,7 @@ private struct GateHistory: Sendable {
     }
 
     struct Pause: Sendable {
-        /// The call that pauses, and the time at which all work had ended; `nil` if not all of it did in time.
+        /// The call that pauses, and the time at which all work had ended; `nil` if some work had not ended in time.
         var closing: Span, drained: Int64?
         /// The call that admits work again.
         var opening: Span
@@ -58,7 +58,7 @@ private struct GateHistory: Sendable {
 
 /// Histories of the quiesce gate: requests against pauses that drain.
 @Suite struct GateHistoryTests {
-    @Test func `the rules refuse what is impossible`() {
+    @Test func `the rules reject impossible histories`() {
         let pause = GateHistory.Pause(closing: 10...11, drained: 20, opening: 30...31)
         func faults(_ requests: (GateHistory.Span, GateHistory.Span?)...) -> [String] {
             GateHistory(limit: 2, requests: requests.map { .init(call: $0.0, inside: $0.1) }, pauses: [pause]).faults
@@ -128,7 +128,7 @@ private struct GateHistory: Sendable {
         }
     }
 
-    /// Calls for all histories, of which each task takes the next.
+    /// The calls of all histories. Each task takes the next call.
     private final class Work: Sendable {
         private let recordings: [Recording], seed: UInt64
         private let next = Atomic(0)
@@ -148,7 +148,7 @@ private struct GateHistory: Sendable {
     /// Number of histories of a test; `PLIMSOLL_RUNS` multiplies them.
     private static let histories = 5000
 
-    @Test(arguments: [2, 3, 4]) func `C43 C54 histories of the gate have an order: requests, pauses and drains`(tasks: Int) async {
+    @Test(arguments: [2, 3, 4]) func `C43 C54 histories of the gate obey the rules for requests, pauses and drains`(tasks: Int) async {
         for seed in seeds(0..<0) {
             let recordings = (0..<Self.histories).map { Recording($0) }, work = Work(recordings, seed: seed)
             await withTaskGroup(of: Void.self) { group in

@@ -48,17 +48,17 @@ import Testing
         #expect(log.all == [1])
         set.setState(.background)
         await task.value
-        #expect(log.all == [1, 2], "what must be finished goes on in the background")
+        #expect(log.all == [1, 2], "begun work continues in the background")
     }
 
-    @Test func `C35 an executor with that setting is paused in the background`() async {
+    @Test func `C35 an executor with pausesInBackground is paused in the background`() async {
         let executor = PausableExecutor("scene", pausesInBackground: true)
         let registration = set.add(executor)
         set.setState(.background)
         let task = Task(executorPreference: executor) { @concurrent in 1 }
         #expect(executor.waiting == 1)
         registration.cancel()
-        #expect(await task.value == 1, "it has left its set")
+        #expect(await task.value == 1, "the executor has left the set")
         executor.quiesce(to: .paused)
         let next = Task(executorPreference: executor) { @concurrent in 2 }
         #expect(executor.waiting == 1)

@@ -3,7 +3,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What the extent depends on: values only.
+/// The extent as a function of its inputs.
 @Suite struct QuiesceExtentTests {
     private static let states: [LifecycleState?] = [nil] + LifecycleState.allCases
 
@@ -20,7 +20,7 @@ import Testing
         return all
     }
 
-    @Test func `C38 C82 every combination of inputs has the tables' extent`() {
+    @Test func `C38 C82 every combination of inputs gives the extent in the tables`() {
         let profiles: [(LifecycleState?, general: QuiesceExtent.Profile, leased: QuiesceExtent.Profile)] = [
             (nil, .foreground, .foreground), (.active, .foreground, .foreground), (.inactive, .paused, .foreground),
             (.background, .background, .foreground), (.suspended, .paused, .foreground), (.notRunning, .paused, .paused),
@@ -38,7 +38,7 @@ import Testing
         #expect(Self.allInputs.count == 6 * 3 * 8)
     }
 
-    @Test func `C34 a lease never leaves less, and nothing more on the way back from a freeze`() {
+    @Test func `C34 a lease never lowers the extent, and raises nothing on the way back from a freeze`() {
         for inputs in Self.allInputs {
             let general = inputs.extent(isLeased: false), leased = inputs.extent(isLeased: true)
             #expect(leased >= general, "\(inputs)")
@@ -77,7 +77,7 @@ import Testing
         #expect(QuiesceExtent.background.count(of: 64, inBackground: 1) == 1 && QuiesceExtent.background.count(of: 64, inBackground: 0) == 0)
     }
 
-    @Test func `extents describe themselves`() {
+    @Test func `extents have readable descriptions`() {
         #expect("\(QuiesceExtent.open)" == "open" && "\(QuiesceExtent.narrowed(to: .half))" == "open, half")
         #expect("\(QuiesceExtent(profile: .paused, share: .least, isHeld: true))" == "held, least" && "\(QuiesceExtent.background)" == "background")
     }

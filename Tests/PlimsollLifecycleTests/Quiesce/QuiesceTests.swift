@@ -18,7 +18,7 @@ import Testing
     @Test func `C38 C39 members are notified of pauses in order, of resuming in reverse, and only of changes`() {
         set.add(member("a"))
         set.add(member("b"))
-        #expect(notified.all.isEmpty, "an open set has nothing to say")
+        #expect(notified.all.isEmpty, "an open set notifies no member")
         set.setState(.active)
         set.setState(.inactive)
         set.setState(.inactive)
@@ -29,7 +29,7 @@ import Testing
         #expect(notified.all.suffix(2) == ["a: background", "b: background"] && notified.all.count == 6)
     }
 
-    @Test func `C38 a member added later takes on the extent in force, and a leaving one goes back`() {
+    @Test func `C38 a member added later takes on the extent in force, and a member that leaves is opened`() {
         set.setState(.inactive)
         let registration = set.add(member("late"))
         #expect(notified.all == ["late: paused"] && set.members == ["late"])
@@ -182,7 +182,7 @@ import Testing
         #expect(notified.all.last == "new: open, half")
     }
 
-    @Test func `concurrent changes leave every member with the last word`() async {
+    @Test func `concurrent changes leave every member with the final extent`() async {
         let members = (0..<8).map { Recorder("\($0)", nil, nil) }
         for member in members { set.add(member) }
         for round in 0..<300 {
@@ -207,9 +207,9 @@ import Testing
         #expect(notified.all == ["a: paused", "a: open"])
     }
 
-    @Test func `C17 C60 after a freeze no work is admitted before the way back is done, with any finder of the gap`() async throws {
+    @Test func `C17 C60 after a freeze no work is admitted before the way back is done, whichever call finds the gap`() async throws {
         let steps = Log<String>()
-        // Time without steps: nobody looks at the clock by itself until an alarm is set.
+        // A time without steps: no thread reads the clock until an alarm is set.
         let alarms = Alarms(time: Timekeeper(elapsed: clock.timekeeper.elapsed), heartbeat: Heartbeat(time: clock.timekeeper))
         let set = QuiesceSet(alarms: alarms)
         alarms.whenGapEnds { [set] _ in
@@ -230,7 +230,7 @@ import Testing
         #expect(steps.all == ["gap noticed", "way back done", "admitted"])
     }
 
-    @Test func `C17 a gap without a handler holds no work back`() async throws {
+    @Test func `C17 without a handler for gaps, a gap holds no work back`() async throws {
         let alarms = Alarms(time: Timekeeper(elapsed: clock.timekeeper.elapsed), heartbeat: Heartbeat(time: clock.timekeeper))
         let set = QuiesceSet(alarms: alarms)
         let limiter = ConcurrencyLimiter("requests", limit: 8)
@@ -263,7 +263,7 @@ import Testing
     }
 }
 
-/// Writes down what it is told.
+/// A member that logs each notification.
 final class Recorder: Quiescable {
     let name: String
     let workClass: String?
@@ -284,7 +284,7 @@ final class Recorder: Quiescable {
     }
 }
 
-/// Does something when it is told.
+/// A member that calls a closure at each notification.
 private final class Hook: Quiescable {
     let name: String
     private let body: @Sendable (QuiesceExtent) -> Void
@@ -297,7 +297,7 @@ private final class Hook: Quiescable {
     func quiesce(to extent: QuiesceExtent) { body(extent) }
 }
 
-/// Counts up and down, and knows how far it has been.
+/// A counter that goes up and down and keeps its maximum.
 final class Tally: Sendable {
     private let state = Mutex((count: 0, most: 0))
     func add(_ number: Int) {

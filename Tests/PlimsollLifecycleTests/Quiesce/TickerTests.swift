@@ -13,6 +13,30 @@ import Testing
 
     init() { set = QuiesceSet(time: clock.timekeeper) }
 
+    @Test func `missed ticks of many tickers are made up for over a tenth of the period, each at a time of its own`() {
+        let spreads = (UInt64(0)..<100).compactMap { ordinal in
+            let schedule = TickSchedule(period: .seconds(10), makesUp: true, origin: .zero, ordinal: ordinal)
+            return schedule.resume(at: .seconds(1000), .full).map { $0 - .seconds(1000) }
+        }
+        #expect(spreads.count == 100 && Set(spreads).count == 100)
+        #expect(spreads.allSatisfy { $0 >= .zero && $0 < .seconds(1) } && spreads.max()! > .milliseconds(980))
+    }
+
+    @Test func `the task of a tick is not cancelled while the ticker is a member`() async {
+        let begun = Counter(), goOn = Counter(), cancelled = Log<Bool>()
+        let ticker = Ticker("held", every: .seconds(1), inBackgroundEvery: nil, makesUp: false) { _ in
+            begun.add(1)
+            await until { goOn.value > 0 }
+            cancelled.add(Task.isCancelled)
+        }
+        set.add(ticker)
+        clock.advance(by: .seconds(1))
+        await until { begun.value == 1 }
+        goOn.add(1)
+        await until { cancelled.all.count == 1 }
+        #expect(cancelled.all == [false])
+    }
+
     private func ticker(
         _ name: String, every period: Duration, inBackground: Duration? = nil, makesUp: Bool = false
     ) -> Ticker {
@@ -23,7 +47,7 @@ import Testing
         return ticker
     }
 
-    /// Moves time on, and waits at each step until what has begun to run is done.
+    /// Moves the clock, and waits at each step until the runs that have begun are done.
     private func pass(_ duration: Duration, _ tickers: [Ticker]) async {
         var left = duration
         while left > .zero {
@@ -44,7 +68,7 @@ import Testing
         #expect(ticks.all == ["t at 10, missed 0", "t at 20, missed 0", "t at 70, missed 4", "t at 80, missed 0"])
     }
 
-    @Test func `C38 T30 a freeze leaves a tick out unless set to make up, and keeps the phase`() async {
+    @Test func `C38 T30 a ticker skips ticks during a freeze unless set to make them up, and keeps the phase`() async {
         let ordinary = ticker("t", every: .seconds(10)), careful = ticker("c", every: .seconds(10), makesUp: true)
         await pass(.seconds(5), [ordinary, careful])
         clock.freeze(for: .seconds(60))
@@ -69,10 +93,10 @@ import Testing
         clock.freeze(for: .seconds(60))
         #expect(zip(tickers, before).allSatisfy { $0.0.ticks - $0.1 <= 1 })
         let late = zip(tickers, before).reduce(0) { $0 + Int($1.0.ticks - $1.1) }
-        #expect(late <= 100, "only those that make up for what they missed")
+        #expect(late <= 100, "only tickers that make up for missed ticks")
         for ticker in tickers { await until { !ticker.isRunning } }
         clock.advance(by: ManualClock.step)
-        // At their ordinary pace they make about ten calls in a tenth of a second.
+        // At their ordinary pace the tickers make about ten calls in a tenth of a second.
         let burst = zip(tickers, before).reduce(0) { $0 + Int($1.0.ticks - $1.1) }
         #expect(burst < 40)
         #expect(zip(tickers, before).allSatisfy { $0.0.ticks - $0.1 <= 2 })
@@ -141,7 +165,7 @@ import Testing
         set.setState(.active)
         clock.advance(by: .seconds(10))
         #expect(ticker.ticks == 1)
-        // Whoever only left may come again, with a new phase.
+        // A ticker that only left the set may join again, with a new phase.
         set.add(ticker)
         clock.advance(by: .seconds(1))
         #expect(ticker.ticks == (leaves ? 2 : 1))
@@ -154,7 +178,7 @@ import Testing
         let registration = set.add(ticker)
         await until("three ticks") { seen.all.count >= 3 }
         registration.cancel()
-        // Each tick that ran or was missed takes its five milliseconds.
+        // Each tick, run or missed, takes five milliseconds.
         #expect(time.elapsed() >= .milliseconds(5 * (seen.all.prefix(3).reduce(3, +))))
         await until { !ticker.isRunning }
         let ticks = ticker.ticks
@@ -164,7 +188,7 @@ import Testing
     }
 }
 
-/// Waiting until something is open.
+/// A latch that blocks tasks until opened.
 final class Latch: Sendable {
     private let state = Mutex<(isOpen: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
 

@@ -12,14 +12,14 @@ import Testing
         PurgeableCache("sessions", limit: limit, timeToLive: timeToLive, shardCount: 4, cost: { _, _ in 10 })
     }
 
-    /// What a cache says of its tags against what its entries bear.
+    /// Returns true if the cache's counts by tag agree with the tags of the entries.
     private func isExact(_ cache: PurgeableCache<Int, String>, _ tags: [Int: [String]]) -> Bool {
         var expected: [String: Int] = [:]
         for (key, tags) in tags where cache.value(forKey: key) != nil { for tag in Set(tags) { expected[tag, default: 0] += 1 } }
         return ["a", "b", "c", "d"].allSatisfy { cache.count(tag: $0) == expected[$0, default: 0] }
     }
 
-    @Test func `C67 a tag's entries go together, and no others`() {
+    @Test func `C67 purging a tag removes all entries with that tag, and no others`() {
         let cache = cache()
         for key in 0..<1000 { cache.insert("v", forKey: key, tags: key % 10 == 0 ? ["tenant-42", "x"] : key % 2 == 0 ? ["x"] : []) }
         #expect(cache.count(tag: "tenant-42") == 100 && cache.count(tag: "x") == 500 && cache.count(tag: "other") == 0)
@@ -68,7 +68,7 @@ import Testing
         var index = TagIndex()
         let first = (0..<1000).map { index.add(Int32($0), $0 % 100 == 0 ? ["t"] : []) }
         #expect(first.filter { $0 != TagIndex.none }.count == 10 && index.tagCount == 1 && index.sequence == 10)
-        // Oldest first, each found at once; what comes later than the mark is not waited for.
+        // Oldest first, each found at once. Entries later than the mark are left out.
         let mark = index.sequence
         let late = index.add(5000, ["t"])
         var found: [Int32] = []
@@ -79,7 +79,7 @@ import Testing
         #expect(found == (0..<10).map { Int32($0 * 100) } && index.count("t") == 1)
         index.remove(late)
         #expect(index.tagCount == 0)
-        // Nodes and lists are used again.
+        // Nodes and lists are reused.
         for round in 0..<100 { index.remove(index.add(1, ["x\(round)", "y", "y"])) }
         #expect(index.tagCount == 0 && index.count("y") == 0)
     }
@@ -111,7 +111,7 @@ import Testing
                         cache.insert(round, forKey: worker * 10_000 + round, tags: ["w\(worker)", "all"])
                         if round % 50 == 49 {
                             cache.purge(tag: "w\(worker)")
-                            // Its own thread alone inserts under it.
+                            // Only this thread inserts under this tag.
                             #expect(cache.count(tag: "w\(worker)") == 0)
                             #expect((0...round).allSatisfy { cache.value(forKey: worker * 10_000 + $0) == nil })
                         }
@@ -153,7 +153,7 @@ import Testing
         await until { !begun.all.isEmpty }
         cache.purge(tag: "other")
         cache.purge(tag: "t")
-        // The early one is still under way.
+        // The early load is still under way.
         #expect(try await value(cache) { "new" } == "new")
         gate.continuation.finish()
         #expect(try await early == "old")
@@ -176,7 +176,7 @@ import Testing
 
     // MARK: The whole
 
-    @Test func `C56 C67 a revoked credential goes everywhere before the next request is let in, and nothing is left`() throws {
+    @Test func `C56 C67 a revoked credential is removed everywhere before the next request is admitted, with nothing left`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)
         let sessions = cache(), pages = VolatileCache<Int, [UInt8]>("pages", limit: .mebibytes(4)), other = PurgeableCache<Int, Int>("other")
         for key in 0..<100 { sessions.insert("s", forKey: key, tags: ["tenant-\(key % 2)"]) }
@@ -204,7 +204,7 @@ import Testing
         task.end()
     }
 
-    /// Tells what it finds when it is purged.
+    /// A purgeable that reports the state of the process when purged.
     private final class Probe: Purgeable, TagPurgeable {
         let name = "probe"
         let rebuildCost = RebuildCost.cheap
@@ -220,7 +220,7 @@ import Testing
         }
     }
 
-    @Test func `C56 no work is admitted during a revocation, and as before afterwards`() {
+    @Test func `C56 no work is admitted during a revocation, and admission is as before afterwards`() {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper), profiles = Log<QuiesceExtent.Profile>()
         let quiesce = manager.lifecycle.pausables
         manager.register(Probe { profiles.add(quiesce.extent().profile) })

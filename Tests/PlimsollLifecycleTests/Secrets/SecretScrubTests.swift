@@ -16,11 +16,11 @@ import Testing
 
     @Test func `C44 C45 every hook has run and every secret is gone when a scrub returns`() async throws {
         let (key, kept) = (lifecycle.keep(try SecretTests.secret()), lifecycle.keep(try SecretTests.secret(keepsInBackground: true)))
-        // The type of a hook has no `async`: what is only scheduled cannot be passed off as done.
+        // The type of a hook has no `async`: work that is only scheduled cannot pass as done.
         let onScrub: (String, @escaping @Sendable () -> Void) -> Registration = lifecycle.onScrub
         for name in ["a", "b", "c"] { _ = onScrub(name) { [calls] in calls.add("\(name) \(key.isWiped)") } }
         let report = await onThread { [lifecycle] in lifecycle.scrub.run(.background) }
-        // Hooks first: one of them may need a secret to put another away.
+        // Hooks run first: a hook may need one secret to store another.
         #expect(calls.all.sorted() == ["a false", "b false", "c false"])
         #expect(report.ran == ["a", "b", "c"] && report.wiped.count == 1 && report.isClean && lifecycle.lastScrub == report)
         #expect(key.isWiped && SecretTests.isZero(key) && !kept.isWiped)

@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollLifecycle
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SecretTests {
-    /// Bytes that are written down nowhere: each is computed when it is needed.
+    /// Computes one byte of a test pattern. The bytes are stored nowhere.
     static func byte(_ index: Int, _ seed: Int) -> UInt8 { UInt8(truncatingIfNeeded: (index &* 2_654_435_761 &+ seed &* 40_503) >> 7) }
 
     static func fill(_ bytes: inout MutableRawSpan, _ seed: Int) {
@@ -28,7 +28,9 @@ import Testing
         UnsafeRawBufferPointer(start: secret.address, count: secret.byteCount).allSatisfy { $0 == 0 }
     }
 
-    @Test(arguments: [0, 1, 63, 64, 65, 4096, 4097, 100_000]) func `contents come back until they are wiped, and again when refilled`(byteCount: Int)
+    @Test(arguments: [0, 1, 63, 64, 65, 4096, 4097, 100_000]) func `a secret's contents are readable until wiped, and readable again after a refill`(
+        byteCount: Int
+    )
         throws
     {
         let secret = try Self.secret(byteCount)
@@ -67,7 +69,7 @@ import Testing
         #expect(Self.isIntact(secret, 3))
     }
 
-    @Test func `a closure that throws leaves no secret, and one wiped meanwhile gives an error`() throws {
+    @Test func `a closure that throws leaves no secret, and a secret wiped during a refill gives an error`() throws {
         struct Failure: Error {}
         #expect(throws: Failure.self) {
             try Secret(byteCount: 64) { bytes in
@@ -132,16 +134,17 @@ import Testing
     }
 }
 
-/// What a secret does to a whole process: each in a process of its own.
+/// Effects of secrets on a whole process. Each test runs in a process of its own.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct SecretProcessTests {
-    @Test func `C44 a forked child has zeros, and knows the secret as wiped`() async {
+    @Test func `C44 a forked child reads zeros, and the child's secret counts as wiped`() async {
         await #expect(processExitsWith: .success) {
             guard let small = try? SecretTests.secret(64), let large = try? SecretTests.secret(10_000) else { exit(2) }
             typealias Fork = @convention(c) () -> pid_t
             guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
             let child = fork()
             if child == 0 {
-                // Swift's runtime may hang in a child that was forked while another thread was within it: then it is a failure, and no wait without end.
+                // Swift's runtime may hang in a child that was forked while another thread was inside the runtime. The
+                // alarm makes that a failure, not an endless wait.
                 alarm(60)
                 for secret in [small, large] {
                     guard secret.isWiped, SecretTests.isZero(secret), secret.withBytes({ _ in }) == nil, secret.wipe() else { _exit(10) }
@@ -183,7 +186,7 @@ import Testing
         }
     }
 
-    @Test func `thousands of small secrets share pages, which go along with them`() async {
+    @Test func `thousands of small secrets share pages, which are freed with the secrets`() async {
         await #expect(processExitsWith: .success) {
             let arena = SecretArena.shared, before = arena.slabBytes
             var secrets = (0..<5000).compactMap { seed in try? SecretTests.secret(32, seed) }
@@ -204,7 +207,7 @@ import Testing
         }
     }
 
-    /// Sees nothing.
+    /// A source without readings.
     final class ScriptedSource: PressureSource {
         var capabilities: Capabilities { Capabilities(support: .inert, signals: []) }
         func read(at: Duration) throws(PressureSourceError) -> PressureReading { PressureReading(at: at) }
@@ -215,7 +218,7 @@ import Testing
     }
 }
 
-/// A mapping of this process, as `/proc/self/smaps` describes it.
+/// A mapping of this process, as described in `/proc/self/smaps`.
 struct Mapping {
     var range: Range<UInt>
     var isReadable: Bool
@@ -242,14 +245,15 @@ struct Mapping {
     }
 }
 
-/// What a core dump that leaves nothing out would hold.
+/// The contents of a core dump that leaves nothing out.
 enum Residue {
-    /// In how many places of the readable memory of this process `count` bytes are those of `byte`, those read for looking left out.
+    /// Returns the number of places in this process's readable memory with the first `count` bytes of `byte`. The
+    /// memory of the search is left out.
     static func count(_ byte: (Int) -> UInt8, _ count: Int) -> Int {
         let memory = open("/proc/self/mem", O_RDONLY)
         precondition(memory >= 0, "/proc/self/mem cannot be opened: errno \(errno)")
         defer { close(memory) }
-        // What is looked for lies behind what is read, so that both are left out.
+        // The pattern lies behind the read window, so that both are left out.
         let size = 1 << 20, whole = size + count
         guard let window = mmap(nil, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), window != MAP_FAILED else { return -1 }
         defer { munmap(window, whole) }
@@ -262,7 +266,7 @@ enum Residue {
         for mapping in Mapping.all() where mapping.isReadable {
             var address = mapping.range.lowerBound
             while address < mapping.range.upperBound {
-                // A neighbour may be one mapping with it.
+                // A neighbour may be in one mapping with the window.
                 if own.contains(address) {
                     address = own.upperBound
                     continue

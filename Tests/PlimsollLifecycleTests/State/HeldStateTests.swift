@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What happens to leases and recorded changes while a call about them is under way.
+/// Leases and recorded changes while a call about them is under way.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct HeldStateTests {
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }
@@ -16,12 +16,12 @@ import Testing
         let lease = ExclusiveResource("leader", lease: .seconds(15), release: {}, reacquire: { _ in })
         try lifecycle.exclusive.add(lease)
         clock.advance(by: .seconds(10))
-        // The grantor counts from when it answered at the earliest: the answer took four seconds.
+        // The grantor counts from the answer at the earliest. The answer took four seconds.
         try await lease.renew { clock.advance(by: .seconds(4)) }
         clock.advance(by: .seconds(10))
         #expect(lease.isHeld && lease.isCurrent(lease.epoch))
         clock.advance(by: .milliseconds(1100))
-        #expect(!lease.isHeld && !lease.isCurrent(lease.epoch), "15 s after it was asked for, not after it was answered")
+        #expect(!lease.isHeld && !lease.isCurrent(lease.epoch), "15 s after the request, not after the answer")
     }
 
     @Test func `C41 changes recorded during a failing save come after the changes put back`() async throws {

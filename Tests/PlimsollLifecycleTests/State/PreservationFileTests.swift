@@ -4,9 +4,9 @@ import Testing
 
 @testable import Plimsoll
 
-/// The form of state in a file, against all that can become of a file.
+/// The file format of state, against every kind of damage to a file.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PreservationFileTests {
-    /// A file of a whole and changes.
+    /// Returns a file with a whole state and changes.
     static func file(_ records: [[UInt8]], nonce: UInt64 = 0x0123_4567_89ab_cdef) -> [UInt8] {
         var file = StateFile.header(nonce: nonce)
         for (number, record) in records.enumerated() {
@@ -22,7 +22,7 @@ import Testing
     static let records: [[UInt8]] = [Array("the whole".utf8), [1, 2, 3], [], Array("last".utf8)]
 
     @Test func `the checksum is CRC-32C`() {
-        // The check value of the catalogue of parametrised CRC algorithms, and those of RFC 3720, B.4.
+        // The check value of the catalogue of parametrised CRC algorithms, and the values of RFC 3720, B.4.
         #expect(CRC32C.checksum(Array("123456789".utf8)) == 0xe306_9283)
         #expect(CRC32C.checksum([UInt8](repeating: 0, count: 32)) == 0x8a91_36aa)
         #expect(CRC32C.checksum([UInt8](repeating: 0xff, count: 32)) == 0x62a8_ab43)
@@ -40,7 +40,7 @@ import Testing
             #expect(Self.read(file) == Array(Self.records.prefix(count)) && parsed.end == file.count)
             #expect(parsed.journalLength == file.count - 24 - 24 - 9)
         }
-        // The form on the disk is a promise to the next version.
+        // The next version must read this format.
         let hex = Self.file([[0x61]]).map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
         #expect(hex.hasPrefix("504c4d535441544501000000") && hex.hasSuffix("61") && hex.count == 2 * 49)
     }
@@ -60,7 +60,7 @@ import Testing
         for bit in 0..<file.count * 8 {
             var flipped = file
             flipped[bit / 8] ^= 1 << UInt8(bit % 8)
-            // Within the last record it looks like an append that was interrupted; anywhere else it is damage.
+            // A flip within the last record looks like an interrupted append. A flip anywhere else is damage.
             #expect(Self.read(flipped) == (bit / 8 < lastStart ? nil : Array(Self.records.dropLast())), "bit \(bit)")
         }
     }
@@ -73,17 +73,17 @@ import Testing
             var bytes: [UInt8]
             switch seed % 4 {
             case 0:
-                // Anything.
+                // Random bytes.
                 bytes = (0..<Int.random(in: 0..<300, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
             case 1:
-                // Behind a header that is right.
+                // Random bytes behind a valid header.
                 bytes = Array(file[..<24]) + (0..<Int.random(in: 0..<300, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
             case 2:
-                // Some bytes are others.
+                // Some bytes changed.
                 bytes = file
                 for _ in 0..<Int.random(in: 1...8, using: &random) { bytes[Int.random(in: 0..<bytes.count, using: &random)] = random.next() as UInt8 }
             default:
-                // A part of it is moved, doubled or left out.
+                // A part moved, doubled or left out.
                 let from = Int.random(in: 0..<file.count, using: &random), to = Int.random(in: 0..<file.count, using: &random)
                 bytes = Array(file[..<from]) + file[to...]
             }
@@ -98,7 +98,8 @@ import Testing
         let inner = Self.file(Self.records)
         let outer = Self.file([inner, inner])
         #expect(Self.read(outer) == [inner, inner])
-        // Torn in the middle of its copy, the last record is an interrupted append, though whole records are in what is left of it.
+        // A file cut within the copy counts as an interrupted append, though the rest of the copy contains whole
+        // records.
         #expect(Self.read(Array(outer.dropLast(3))) == [inner])
         #expect(throws: StateFile.Damage(description: "record 1 is in the place of record 0")) {
             try StateFile(parsing: StateFile.header(nonce: 1) + StateFile.recordHeader([1], number: 1, at: 24, nonce: 1) + [1])

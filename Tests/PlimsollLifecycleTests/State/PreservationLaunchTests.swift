@@ -5,11 +5,11 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What a process knows at launch of the run before, and does about it.
+/// The knowledge of the previous run at a launch, and the consequences.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PreservationLaunchTests {
     let store = MemoryStateStore()
 
-    /// A process as far as it matters: one lifecycle with one state.
+    /// Returns a stand-in for a process: one lifecycle with one state.
     private func process(limit: Int? = nil, restored: Log<[UInt8]> = Log()) -> Lifecycle {
         let lifecycle = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper).lifecycle
         if let limit { lifecycle.countLaunches(in: store, cleanStartAfter: limit) }
@@ -25,7 +25,7 @@ import Testing
         lifecycle = process()
         #expect(lifecycle.preservation.restore().previousRun == .clean)
         _ = lifecycle.preservation.launched()
-        // No end: killed, crashed, or the power went.
+        // No end: killed, crashed, or a loss of power.
         lifecycle = process()
         #expect(lifecycle.preservation.restore().previousRun == .crashed)
         // No launch either.
@@ -43,7 +43,7 @@ import Testing
         _ = lifecycle.preservation.restore()
         _ = lifecycle.preservation.launched()
         #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty)
-        // The run crashes; that alone costs nothing. Then each launch dies of what it restored.
+        // The run crashes, which alone costs nothing. Then each launch crashes after restoring.
         for launch in 1...(limit ?? 2) + 1 {
             lifecycle = process(limit: limit, restored: restored)
             #expect(lifecycle.preservation.restore()["cart"] == .restored && restored.all.count == launch)
@@ -55,7 +55,7 @@ import Testing
         #expect(outcome.cleanStartReason == reason && outcome["cart"] == .cleanStart(reason: reason))
         #expect(restored.all.count == limit ?? 2 && store.aside.map(\.reason) == [reason])
         #expect(store.aside[0].bytes == PreservedState.wrap([1, 2, 3], version: 1))
-        // It comes up; what it saves is restored again.
+        // The launch succeeds, and state saved from then on is restored again.
         _ = lifecycle.preservation.launched()
         #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty)
         lifecycle = process(limit: limit, restored: restored)
@@ -88,7 +88,8 @@ import Testing
         #expect(outcome["cart"] == .cleanStart(reason: "an operator ended the previous run"))
         #expect(store.aside.map(\.name) == ["cart"] && restored.all.isEmpty)
         #expect(try !store.isMarkedKilledByOperator())
-        // This launch is killed before it came up, with some state still to be set aside: the next does not restore it either.
+        // This launch is killed before its end, with some state still to be set aside. The next launch does not restore
+        // that state either.
         try store.write("cart", PreservedState.wrap([1, 2, 3], version: 1))
         lifecycle = process(restored: restored)
         outcome = lifecycle.preservation.restore()

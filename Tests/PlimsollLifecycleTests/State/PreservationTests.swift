@@ -16,7 +16,7 @@ import Testing
 
     init() { self.init(store: MemoryStateStore()) }
 
-    /// State of an application: a number that its closures guard themselves.
+    /// The state of an application, guarded by the application's own lock.
     final class Cart: Sendable {
         let items = Mutex<[UInt8]>([])
         let snapshots = Counter()
@@ -55,7 +55,7 @@ import Testing
             "cart", in: store, snapshot: { cart.snapshot() }, restore: { cart.restore($0) }, apply: { cart.add($0) }, reset: { cart.reset() })
     }
 
-    /// Saves as the life cycle does, and expects that all went well.
+    /// Saves as the life cycle does, and expects no failure.
     private func checkpoint() { #expect(preservation.checkpoint(within: .seconds(60)).isEmpty) }
 
     // MARK: - Restoring
@@ -115,7 +115,7 @@ import Testing
         #expect(outcome["foreign"] == .cleanStart(reason: "the data was not saved by `preserve`"))
         #expect(store.aside.map(\.name) == ["new", "foreign"])
         checkpoint()
-        // Written whole, in the new version.
+        // Written as a whole, in the new version.
         #expect(try store.load("old") == .state(base: PreservedState.wrap([10, 20], version: 4), deltas: []))
     }
 
@@ -125,7 +125,7 @@ import Testing
         let handle = preserve(cart)
         store.fail(with: Broken())
         guard case .cleanStart(let reason) = preservation.restore()["cart"] else {
-            Issue.record("it was restored")
+            Issue.record("the state was restored")
             return
         }
         #expect(reason == "reading failed: Broken(); setting the data aside failed: Broken()")
@@ -155,7 +155,7 @@ import Testing
         let cart = Cart()
         _ = preserve(cart, as: "scene")
         #expect(cart.all == [7])
-        // One of the same name takes the place of the first.
+        // A second state with the same name replaces the first.
         let second = Cart()
         _ = preserve(second, as: "scene")
         #expect(second.all == [7])
@@ -181,7 +181,7 @@ import Testing
         cart.set([1])
         checkpoint()
         #expect(store.writes == before + 3)
-        // Nor by the next run.
+        // The next run does not write the state again either.
         let later = next(), restored = Cart()
         _ = later.preserve(restored)
         _ = later.preservation.restore()
@@ -204,7 +204,7 @@ import Testing
         _ = preservation.restore()
         let failures = Log<[PreservationFailure]>()
         #expect(Thread.start("engine") { failures.add(preservation.checkpoint(within: .seconds(5))) })
-        // All others are saved while one blocks; time stands still meanwhile.
+        // All other states are saved while one blocks. The clock stands still meanwhile.
         await until { started.value != 0 && store.names.count >= 21 }
         #expect(failures.all.isEmpty && store.names.count { $0.hasPrefix("cart-") } == 20)
         clock.advance(by: .seconds(4.9))
@@ -216,7 +216,7 @@ import Testing
         #expect(failures.all[0].map(\.name) == ["blocked", "broken"])
         #expect(failures.all[0][0].reason.hasPrefix("the save did not finish within 5.0 seconds"), "\(failures.all[0][0])")
         #expect(failures.all[0][1].description == "cannot save the state \"broken\": Broken()")
-        // It was not called twice, and comes to its end.
+        // The blocked snapshot was called once, and comes to its end.
         #expect(preservation.checkpoint(within: .zero).contains { $0.name == "blocked" } && started.value == 1)
         await until {
             release.unpark()
@@ -247,7 +247,7 @@ import Testing
         #expect(failures.all == [[]])
     }
 
-    @Test func `C41 changes are appended, and the last on the way to the background`() throws {
+    @Test func `C41 changes are appended, the last of them on the way to the background`() throws {
         let cart = Cart()
         cart.set([1])
         let handle = preserveChanges(cart)
@@ -270,7 +270,7 @@ import Testing
         let again = later.preserveChanges(restored)
         #expect(later.preservation.restore()["cart"] == .restored && restored.all == [1, 2, 3, 4, 5] && restored.restores.value == 1)
         #expect(later.preservation.launched() == nil)
-        // The next run appends to what the first has left.
+        // The next run appends to the file that the first run left.
         again.record([6])
         restored.add([6])
         later.checkpoint()
@@ -281,7 +281,7 @@ import Testing
         #expect(end.all == [1, 2, 3, 4, 5, 6])
     }
 
-    @Test func `C41 changes that have outgrown the whole are replaced by the whole`() throws {
+    @Test func `C41 changes that have grown beyond the whole state are replaced by the whole state`() throws {
         let cart = Cart()
         let handle = preserveChanges(cart)
         _ = preservation.restore()
@@ -291,7 +291,7 @@ import Testing
             try handle.checkpoint()
         }
         #expect(cart.snapshots.value == 4 && store.appends == 196)
-        // A flood between two checkpoints is not kept in memory.
+        // A flood of changes between two checkpoints is not kept in memory.
         let big = [UInt8](repeating: 1, count: 400_000)
         for _ in 0..<4 { handle.record(big) }
         try handle.checkpoint()
@@ -322,7 +322,7 @@ import Testing
         #expect(restored.all == [1, 2])
     }
 
-    @Test func `callers during a save are served by one more turn`() async throws {
+    @Test func `one more save serves the callers that came during a save`() async throws {
         let release = Parker(), snapshots = Counter()
         let handle = lifecycle.preserve(
             "cart", in: store,
@@ -390,7 +390,7 @@ import Testing
             for writer in UInt8(0)..<4 {
                 group.addTask {
                     for turn in UInt8(0)..<50 {
-                        // Under the lock that the snapshot takes: the order is the same in both.
+                        // Recorded under the lock that the snapshot takes, so that the order is the same in both.
                         cart.items.withLock { items in
                             items.append(writer * 50 + turn)
                             handle.record([writer * 50 + turn])

@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test func `turns, reports, purgeables and the end in good order are recorded`() async throws {
+    @Test func `turns, reports, purgeables and a clean end are recorded`() async throws {
         let memory = BoxMemory()
         try await record(in: memory) { manager, source, clock in
             manager.register("thumbnails", byteCount: { 30 << 20 }, release: { _ in 0 })
@@ -67,7 +67,7 @@ import Testing
         #expect(contents.census?.rows == [.init(name: "Shop.Order", count: 3, bytes: 96)] && contents.census?.at == last.at - .milliseconds(300))
     }
 
-    @Test func `the purgeables that hold most are listed if there are too many`() async throws {
+    @Test func `the purgeables with the most bytes are listed if there are too many`() async throws {
         let memory = BoxMemory()
         try await record(in: memory) { manager, source, clock in
             for number in 1...50 { manager.register("\(number)", byteCount: { number << 20 }, release: { _ in 0 }) }
@@ -109,7 +109,7 @@ import Testing
         #expect(allocation_count() - before == 0)
     }
 
-    @Test func `requests are listed by name, the larger ones only`() throws {
+    @Test func `only the larger requests are listed, by name`() throws {
         let registry = BudgetRegistry(), memory = BoxMemory()
         let manager = ResourceManager(source: ScriptedPressureSource(), time: .running, requests: registry)
         let recorder = BoxRecorder(memory.start, of: memory, writer: BoxMemory.writer)
@@ -119,7 +119,7 @@ import Testing
             return budget
         }
         defer { for request in requests { request.end() } }
-        // A purgeable of that name is another holder.
+        // A purgeable with the same name is another holder.
         manager.register("POST /import", byteCount: { 5 << 20 }, release: { _ in 0 })
         _ = manager.status
         let reading = PressureReading(at: .seconds(1), limit: .mebibytes(256), usage: .mebibytes(100))
@@ -132,9 +132,9 @@ import Testing
             ])
     }
 
-    @Test func `C24 the next run knows that the last was short of memory, and keeps its record`() async throws {
+    @Test func `C24 the next run knows that the last run was short of memory, and keeps the last record`() async throws {
         do {
-            // As a run that was killed leaves the file.
+            // Leaves the file as a killed run does.
             let box = try BoxFile(path, kernel: HostStateKernel())
             BoxMemory.writer.write(to: box.memory)
             BoxContents.Sample.reading(at: 1, available: .mebibytes(1), kills: nil)
@@ -156,7 +156,7 @@ import Testing
         #expect(try BoxFile.read(BoxFile.previous(of: path)).contents.samples.count == 1)
     }
 
-    @Test func `a run that ended in good order leaves nothing to say`() async throws {
+    @Test func `a run with a clean end leaves nothing to report`() async throws {
         let first = ResourceManager(source: ScriptedPressureSource())
         #expect(try first.keepBlackBox(at: path) == nil)
         let running = Task { try await first.run() }
@@ -167,7 +167,7 @@ import Testing
         #expect(try second.keepBlackBox(at: path) == nil && second.parts.previousEnd == .clean)
     }
 
-    @Test(arguments: PreviousRun.allCases) func `C24 a black box refines the recorded end, and contradicts no known one`(run: PreviousRun) {
+    @Test(arguments: PreviousRun.allCases) func `C24 a black box refines the recorded end, and contradicts no known end`(run: PreviousRun) {
         #expect(run.refined(by: nil) == run)
         let isOpen = run == .crashed || run == .unknown
         #expect(run.refined(by: .outOfMemory) == (isOpen ? .outOfMemory : run))

@@ -15,7 +15,7 @@ import Testing
 
     init() { BoxMemory.writer.write(to: memory.start) }
 
-    @Test func `the latest census is read, the largest types with the begin of their names`() throws {
+    @Test func `the latest census is read, with the beginnings of the largest types' names`() throws {
         #expect(try memory.contents().census == nil)
         let long = String(repeating: "Nested<", count: 40)
         let rows = (0..<40).map { RecordedCensus.Row(name: $0 == 0 ? long : "Type\($0)", count: $0, bytes: 1 << 40 - $0) }
@@ -26,12 +26,12 @@ import Testing
         let census = try #require(try memory.contents().census)
         #expect(census.at == .seconds(3) && Array(census.rows.dropFirst()) == Array(rows[1..<BoxLayout.types]))
         #expect(census.rows.first?.name.count ?? 0 > 100 && long.hasPrefix(census.rows[0].name))
-        // A kill while the third is written leaves the second.
+        // A kill during the write of the third census leaves the second.
         memory.start.storeBytes(of: 1, toByteOffset: BoxLayout.censuses.place(3) + 300, as: UInt8.self)
         #expect(try memory.contents().census?.at == .seconds(2))
     }
 
-    @Test func `what is written is read`() throws {
+    @Test func `written records are read back`() throws {
         var unlimited = sample
         (unlimited.available, unlimited.limit, unlimited.kills, unlimited.isDryRun) = (nil, nil, nil, false)
         sample.write(to: memory.start + BoxLayout.turns.place(1), sequence: 1)
@@ -89,14 +89,14 @@ import Testing
             bytes[place + offset] ^= 0x40
             #expect(try BoxContents(bytes).samples.count == 2)
         }
-        // A whole record in a foreign place is not one of the ring, either.
+        // A whole record in a foreign place does not count as a record of the ring either.
         var moved = whole
         moved.replaceSubrange(
             place..<place + BoxLayout.turns.size, with: whole[BoxLayout.turns.place(3)..<BoxLayout.turns.place(4)])
         #expect(try BoxContents(moved).samples.count == 2)
     }
 
-    @Test func `random bytes behind a whole header are read without a record`() throws {
+    @Test func `random bytes after a whole header are read without a record`() throws {
         let seed = newSeed()
         var random = SeededGenerator(seed: seed)
         for _ in 0..<20 {
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func `a text that does not fit ends with a whole character`() throws {
+    @Test func `a text that does not fit is cut after a whole character`() throws {
         var report = ActionReport(eventID: 1, action: .suspend, level: .warning, evidence: [], began: .zero)
         report.outcome = .refused(String(repeating: "ä", count: BoxLayout.reportText))
         BoxContents.Report.write(report, to: memory.start + BoxLayout.reports.place(1), sequence: 1)
@@ -117,7 +117,7 @@ import Testing
         #expect(texts == [String(repeating: "ä", count: half), "a" + String(repeating: "ä", count: half - 1)])
     }
 
-    @Test func `a file that is none, of another format, truncated or with a damaged header says so`() {
+    @Test func `a file that is no black box, of another format, truncated or with a damaged header gives the reason`() {
         func damage(_ change: (inout [UInt8]) -> Void) -> BoxContents.Damage? {
             var bytes = memory.bytes
             change(&bytes)

@@ -12,7 +12,7 @@ import Testing
     let directory = TemporaryDirectory()
     private var path: String { directory.path + "/plimsoll.box" }
 
-    /// Writes a record of one reading, and ends without notice.
+    /// Writes a record of one reading, and ends without notice. Returns the previous record.
     private func run(_ usage: ByteCount, kills: Int? = nil, boot: String = BoxFile.boot) throws -> BoxContents? {
         let box = try BoxFile(path, kernel: HostStateKernel(), kills: kills)
         var writer = BoxMemory.writer
@@ -28,7 +28,7 @@ import Testing
         return nil
     }
 
-    @Test func `the next run finds the record, and keeps it beside its own`() throws {
+    @Test func `the next run finds the record, and keeps that record beside a new one`() throws {
         #expect(try run(.mebibytes(10)) == nil)
         let previous = try #require(try run(.mebibytes(20), kills: 3))
         #expect(previous.samples.map(\.usage) == [10 << 20] && previous.killsAtNextStart == 3)
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func `no lock outlives a call, even where a child that is being started has the file`() throws {
+    @Test func `no lock outlives a call, although a child that is being started may have the file`() throws {
         let kernel = StateDirectoryStripeTests.WatchedKernel()
         _ = try run(.zero)
         #expect(try !BoxFile.read(path, kernel: kernel).isLiving)
@@ -70,7 +70,7 @@ import Testing
         #expect(kernel.state.withLock { $0.locks.isEmpty })
     }
 
-    @Test func `a record that a process writes is read as that of a living one`() throws {
+    @Test func `a record that a process still writes is read as the record of a living process`() throws {
         let box = try BoxFile(path, kernel: HostStateKernel())
         BoxMemory.writer.write(to: box.memory)
         #expect(try BoxFile.read(path).isLiving)
@@ -93,7 +93,7 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: BoxFile.previous(of: path)))
     }
 
-    @Test func `a file that others may write to, or that belongs to another user, is refused and stays`() throws {
+    @Test func `a file that others may write, or that belongs to another user, is refused and stays`() throws {
         _ = try run(.zero)
         let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
         for mode: mode_t in [0o620, 0o602] {
@@ -110,7 +110,7 @@ import Testing
         #expect(try Data(contentsOf: URL(fileURLWithPath: path)) == bytes)
     }
 
-    @Test func `a record of another format and a truncated one are kept, and a new one begins`() throws {
+    @Test func `a record of another format and a truncated record are kept, and a new record begins`() throws {
         for change in [{ (bytes: inout Data) in bytes[12] = 7 }, { $0.removeLast(5000) }] {
             _ = try run(.mebibytes(10))
             var bytes = try Data(contentsOf: URL(fileURLWithPath: path))
@@ -132,7 +132,7 @@ import Testing
         #expect(error(directory.path + "/none/box")?.description.contains("the directory does not exist") == true)
     }
 
-    @Test(arguments: [ENOSPC, EIO]) func `T35 whichever call fails, the previous record is in one of both files`(failure: Int32) throws {
+    @Test(arguments: [ENOSPC, EIO]) func `T35 with any failing call, the previous record is in one of both files`(failure: Int32) throws {
         let whole: [UInt8] = {
             let memory = BoxMemory()
             BoxMemory.writer.write(to: memory.start)
@@ -143,7 +143,7 @@ import Testing
         for call in 1...1000 {
             let kernel = DiskKernel(directory: "/state")
             kernel.put(whole, at: "/state/box")
-            // No descriptor of this process, which mmap could map.
+            // A number that is no descriptor of this process, so mmap can't map the file.
             kernel.edit { $0.lastFile = 1 << 20 }
             kernel.fail(call, .once, failure, isShort: call % 2 == 1)
             // No call can map a file of this kernel, so there is always an error.

@@ -7,7 +7,7 @@ import Testing
 @Suite struct BoxStoryTests {
     private typealias Table = BoxContents.Table
 
-    /// Five calm seconds, then 36 MiB a second for five seconds, and a release in the middle that was refused.
+    /// Returns five calm seconds, then 36 MiB a second for five seconds, with a release that was refused in the middle.
     private func burst(thumbnails: ByteCount = .zero) -> BoxContents {
         let calm = (0..<5).map { BoxContents.Sample.reading(at: Double($0), available: .mebibytes(184)) }
         let rise = (0...5).map {
@@ -33,7 +33,7 @@ import Testing
             tables: [Table(at: .seconds(5), rows: rows(.zero)), Table(at: .seconds(10), rows: rows(thumbnails))])
     }
 
-    @Test func `requests that grew are told from purgeables, with what to do`() {
+    @Test func `requests that grew are listed apart from purgeables, with advice`() {
         var contents = burst(thumbnails: .mebibytes(20))
         contents.tables[1].rows.append(.init(name: "POST /import", bytes: 120 << 20, kind: .request))
         let story = BoxStory(contents), lines = story.lines { _ in "" }
@@ -44,7 +44,7 @@ import Testing
         #expect(lines.contains { $0.hasPrefix("advice    requests \"POST /import\" grew: give them a limit, or the ladder a rung") })
     }
 
-    @Test func `the last census is told with its age`() {
+    @Test func `the last census is shown with its age`() {
         var contents = burst()
         #expect(!BoxStory(contents).lines { _ in "" }.contains { $0.hasPrefix("heap") })
         let names = ["Array<UInt8>", "Shop.Order", "task", "error"]
@@ -55,7 +55,7 @@ import Testing
             "\(BoxStory(contents).lines { _ in "" })")
     }
 
-    @Test func `a cancelled request is named, and is no release`() {
+    @Test func `a cancelled request is named, and does not count as a release`() {
         let cancelled = BoxContents.Report(
             at: .seconds(9), took: .zero, severity: PressureAction.cancelLargestRequest(above: .zero).severity, outcome: .done, asked: 140 << 20,
             released: 0, releasedVolatile: 0, taken: 0, text: "POST /import")
@@ -70,7 +70,7 @@ import Testing
         #expect(BoxStory(contents).lines { _ in "" }.contains("released  nothing; cancelled \"POST /import\", which held 140 MiB"))
     }
 
-    @Test func `a burst is told in ten lines and a drawing`() {
+    @Test func `a burst is described in ten lines and a drawing`() {
         let lines = BoxStory(burst(thumbnails: .mebibytes(150))).lines { "at \(Int($0.inSeconds) - 1_700_000_000) s" }
         #expect(
             lines == [
@@ -91,14 +91,14 @@ import Testing
             ])
     }
 
-    @Test func `growth that is registered nowhere is named as that`() {
+    @Test func `growth that is not registered is named as such`() {
         let story = BoxStory(burst())
         #expect(story.growths.isEmpty && story.unregistered == 180 << 20)
         #expect(story.lines { _ in "" }.contains { $0.hasPrefix("advice    most of the growth is registered nowhere") })
     }
 
     @Test func `a rise of a minute is a leak, which a larger limit only delays`() throws {
-        // Of the first two seconds the rise is within a thirty-second of the whole.
+        // The rise of the first two seconds is within a thirty-second of the whole.
         let samples = (0...62).map { BoxContents.Sample.reading(at: Double($0), available: .mebibytes(252 - 4 * $0)) }
         let story = BoxStory(.of(samples))
         #expect(story.rise == BoxStory.Rise(bytes: 244 << 20, duration: .seconds(61)) && story.verdict.kind == .outOfMemory)
@@ -121,7 +121,7 @@ import Testing
         #expect(rise([100, 100]) == nil && rise([]) == nil && rise([50, 100]) == nil)
     }
 
-    @Test func `a dry run, a missing limit and a run without a rise have advice of their own`() {
+    @Test func `a dry run, a missing limit and a run without a rise have separate advice`() {
         func advice(_ change: (inout BoxContents.Sample) -> Void) -> String? {
             var contents = burst()
             change(&contents.samples[contents.samples.count - 1])
@@ -144,7 +144,7 @@ import Testing
         #expect(living.contains("end       none yet: the process runs") && !living.contains { $0.hasPrefix("advice") })
     }
 
-    @Test func `a record without a reading tells who wrote it`() {
+    @Test func `a record without a reading names the process that wrote the record`() {
         #expect(
             BoxStory(.of([])).lines { _ in "then" } == [
                 "shop, process 4711, Plimsoll 1.2.3, started then", "end       ended without notice before its first reading",

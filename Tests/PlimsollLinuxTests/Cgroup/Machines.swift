@@ -65,7 +65,7 @@ enum Machines {
         ]
     }
 
-    /// Cgroup version 2 as on an ordinary host; the process is in `/box/main`.
+    /// Returns cgroup version 2 as on an ordinary host, with the process in `/box/main`.
     static func version2(max: String = "536870912", high: String = "max", parentMax: String = "max", parentHigh: String = "max") -> [String: String] {
         var files = processFiles
         files["/proc/self/cgroup"] = "0::/box/main\n"
@@ -81,7 +81,7 @@ enum Machines {
     static let box = "/sys/fs/cgroup/box"
     static let v1Group = "/sys/fs/cgroup/memory/a/b"
 
-    /// The memory controller on version 1, stall on version 2.
+    /// Returns the memory controller on version 1, and stall on version 2.
     static func hybrid(limit: String = "536870912", parentLimit: String = "9223372036854771712") -> [String: String] {
         var files = processFiles
         files["/proc/self/cgroup"] = "9:name=systemd:/\n4:memory:/a/b\n2:cpuacct,cpu:/x\n0::/\n"

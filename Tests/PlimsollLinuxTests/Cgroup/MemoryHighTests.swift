@@ -4,7 +4,7 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// `memory.high` set on request, kept below a moving limit, and put back.
+/// Tests that `memory.high` is set on request, kept below a moving limit, and restored.
 @Suite struct MemoryHighTests {
     static let path = Machines.main + "/memory.high"
     let asked = LinuxPressureSource.Options(setsHigh: true, usesTriggers: false)
@@ -21,7 +21,7 @@ import Testing
         #expect(driver.source.capabilities["throttle"]?.isLive == false)
     }
 
-    @Test func `memory.high is set, becomes the boundary, moves with the limit, and is put back at the end`() throws {
+    @Test func `memory.high is set, becomes the boundary, moves with the limit, and is restored at the end`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         do {
             let driver = SourceDriver(kernel, options: asked)
@@ -46,12 +46,21 @@ import Testing
             driver.set(Self.path, "300000000\n")
             _ = try driver.read(after: .seconds(10))
             _ = try driver.read(after: .seconds(10))
-            #expect(driver.source.capabilities["throttle"]?.detail.contains("300000000") != nil)
+            #expect(driver.source.capabilities["throttle"]?.detail.hasSuffix("set by the operator") == true)
         }
         #expect(kernel.ask { $0.files[Self.path] } == "300000000\n")
     }
 
-    @Test func `K27 memory.high is not set below the usage, but set later when usage has fallen`() throws {
+    @Test func `memory.high is never set again after another process has raised the value`() throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        let driver = SourceDriver(kernel, options: asked)
+        #expect(driver.source.capabilities["throttle"]?.isLive == true)
+        driver.set(Self.path, "500000000\n")
+        for _ in 0..<2 { _ = try driver.read(after: .seconds(10)) }
+        #expect(kernel.ask { $0.written.count { $0.path == Self.path } } == 1)
+    }
+
+    @Test func `K27 memory.high is not set below the usage, but set later after a fall of usage`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.files[Machines.main + "/memory.current"] = "\(500 << 20)\n" }
         let driver = SourceDriver(kernel, options: asked)
@@ -62,7 +71,7 @@ import Testing
         #expect(driver.source.capabilities["throttle"]?.isLive == true)
     }
 
-    @Test func `a namespaced root that may not be written to is a dead signal with advice`() {
+    @Test func `a namespaced root without write permission is a dead signal with advice`() {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.writeRefusals[Self.path] = EPERM }
         let driver = SourceDriver(kernel, options: asked)

@@ -18,7 +18,7 @@ import Testing
         func withLock<Result: Sendable>(_ body: (inout sending Log) -> sending Result) -> Result { log.withLock(body) }
     }
 
-    @Test func `C59 a collect after a freeze waits for events another thread has just taken in, so that none is missing`()
+    @Test func `C59 a collect after a freeze waits for events that another thread has just taken, so that no event is missing`()
         async throws
     {
         let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-collect-\(UUID().uuidString)"
@@ -28,7 +28,7 @@ import Testing
         let environment = LinuxEnvironment(HostKernel(), zone: nil)
         let log = Shared(), entered = Parker(), released = Parker()
         environment.start { _, _ in
-            // The listening thread has taken the events in and is held up before it has told of them all.
+            // The listening thread has taken the events, and is delayed before the report of all events.
             guard log.withLock({ $0.lines.isEmpty }) else { return }
             log.withLock { $0.lines.append("taken") }
             entered.unpark()
@@ -45,7 +45,7 @@ import Testing
             log.withLock { $0.lines.append("collected") }
         }
         collecting.start()
-        // One that does not wait comes through.
+        // A thread that does not wait gets past this point.
         await until("a thread that waits") {
             let (asking, hasCollected) = log.withLock { ($0.asking, $0.lines.contains("collected")) }
             return hasCollected || asking != 0 && isBlocked(asking)

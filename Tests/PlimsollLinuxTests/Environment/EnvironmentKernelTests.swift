@@ -81,7 +81,7 @@ import Testing
         let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
         #expect(kernel.ask(\.uevents) == -1)
         var reader = manager.lifecycle.readEnvironment().makeAsyncIterator()
-        #expect(kernel.ask(\.uevents) == -1, "nobody registered")
+        #expect(kernel.ask(\.uevents) == -1, "no watcher is registered")
         manager.lifecycle.watch(devices: "net")
         #expect(manager.capabilities["devices"]?.isLive == true)
         kernel.send("add@/devices/x\0ACTION=add\0DEVPATH=/devices/x\0SUBSYSTEM=block\0SEQNUM=1\0")
@@ -135,7 +135,7 @@ import Testing
     private static func uevent(_ bytes: [UInt8]) -> Uevent? { Uevent(bytes.span) }
     private static func fileEvents(_ bytes: [UInt8]) -> [FileEvent] { FileEvent.parse(bytes.span) }
 
-    @Test func `C70 no bytes trap the readers of uevents and of inotify, and the kernel's own bytes are understood`() {
+    @Test func `C70 no bytes make the readers of uevents and of inotify trap, and the kernel's own bytes are understood`() {
         let golden =
             "change@/devices/LNXSYSTM:00/power_supply/BAT0\0ACTION=change\0DEVPATH=/devices/LNXSYSTM:00/power_supply/BAT0\0SUBSYSTEM=power_supply\0SEQNUM=7\0"
         let bytes = Array(golden.utf8)
@@ -164,7 +164,7 @@ import Testing
     // MARK: Faults
 
     @Test(arguments: [EIO, EMFILE, EBADF])
-    func `a watch survives any single failing call, and its thread ends with the last watcher`(failure: Int32) async {
+    func `a watch survives any single failing call, and the watching thread ends with the last watcher`(failure: Int32) async {
         var reached = 0
         for nth in 1...2000 {
             let scratch = Scratch()
@@ -184,7 +184,7 @@ import Testing
             rename(scratch.path + "/etc/new", scratch.path + "/etc/app")
             kernel.setClock(by: .seconds(100))
             kernel.send("add@/x\0ACTION=add\0DEVPATH=/x\0SUBSYSTEM=net\0")
-            // The way back asks for everything again; it need not wait for a pause.
+            // The retry reads everything again, and need not wait for a pause.
             var value: EnvironmentValue?
             await until("call \(nth)") {
                 environment.collect()
@@ -211,14 +211,15 @@ import Testing
             manager.lifecycle.onEnvironmentChange("file", .file(path)) { change in if change.to?.version?.size == 5 { notified.unpark() } }
             typealias Fork = @convention(c) () -> pid_t
             guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { scratch.exit(3) }
-            // What the child does was done once before: Swift's runtime makes what a first time needs under locks that another thread may hold at the fork.
+            // The parent calls the child's functions once before: at a first call, Swift's runtime takes locks that
+            // another thread may hold at the fork.
             let before = manager.lifecycle.watch(file: scratch.path + "/other")
             manager.lifecycle.environment.watch.refresh()
             before.cancel()
             guard manager.lifecycle.locale != "none" else { scratch.exit(2) }
             let child = fork()
             if child == 0 {
-                // What hangs all the same is a failure.
+                // A hang despite that is a failure.
                 alarm(60)
                 manager.lifecycle.environment.watch.refresh()
                 registration.cancel()

@@ -5,7 +5,7 @@ import Synchronization
 @testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
-/// This machine's kernel with a clock and devices of the test's, whose Nth call fails.
+/// This machine's kernel with a clock and devices of the test, whose Nth call fails.
 final class BentKernel: EnvironmentKernel {
     struct State {
         var ahead = Duration.zero
@@ -14,7 +14,7 @@ final class BentKernel: EnvironmentKernel {
         var zone: [(from: Int64, offset: Int)] = [(.min, 0)]
         var timer: Int32 = -1
         var timerSetTo: [Int64] = []
-        /// What the timer answers to the next reading.
+        /// The timer's answer to the next reading.
         var rings: Int?
         var uevents: Int32 = -1
         var messages: [[UInt8]] = []
@@ -29,7 +29,8 @@ final class BentKernel: EnvironmentKernel {
 
     let state = Mutex(State())
     let host: HostKernel
-    /// What makes it noon when this is made, however long the machine has been up: a test comes to no midnight by itself.
+    /// The offset that makes the clock show noon at the creation, with any uptime of the machine: so no test reaches
+    /// midnight by chance.
     private let noon: Duration
 
     init(root: String = "") {
@@ -40,7 +41,7 @@ final class BentKernel: EnvironmentKernel {
     func edit(_ change: (inout State) -> Void) { state.withLock { change(&$0) } }
     func ask<Value: Sendable>(_ question: (State) -> Value) -> Value { state.withLock { question($0) } }
 
-    /// Somebody sets the clock.
+    /// Sets the clock, as another program would.
     func setClock(by step: Duration) {
         state.withLock { state in
             state.ahead += step
@@ -49,7 +50,7 @@ final class BentKernel: EnvironmentKernel {
         }
     }
 
-    /// The time that the timer was set to has come.
+    /// Lets the time come that the timer was set to.
     func reach(_ second: Int64) {
         state.withLock { state in
             state.seconds = second
@@ -73,7 +74,7 @@ final class BentKernel: EnvironmentKernel {
         _ = Glibc.write(file, &one, 8)
     }
 
-    /// Counts a call; the errno, negated, if it is to fail.
+    /// Counts a call. Returns the negated errno if the call is to fail.
     private func fault() -> Int32? {
         state.withLock { state in
             state.calls += 1
@@ -161,12 +162,13 @@ final class BentKernel: EnvironmentKernel {
     }
 }
 
-/// A directory of its own, gone when this is.
+/// A separate directory, removed with this object.
 final class Scratch: Sendable {
     let path: String
 
     init() {
-        // In memory: a disk's file system may write a file back each time it is made empty and filled again.
+        // The directory is in memory: a disk's file system may write a file back each time the file is emptied and
+        // filled again.
         let base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"
         var template = Array("\(base)/plimsoll-environment-XXXXXX".utf8CString)
         path = template.withUnsafeMutableBufferPointer { String(cString: mkdtemp($0.baseAddress!)) }
@@ -176,20 +178,20 @@ final class Scratch: Sendable {
 
     private func clear() { _ = ProcessOf(["rm", "-rf", path]).wait() }
 
-    /// Ends the process, which would leave the directory behind.
+    /// Removes the directory and ends the process, which would leave the directory behind.
     func exit(_ status: Int32) -> Never {
         clear()
         Glibc.exit(status)
     }
 
-    /// Writes in place.
+    /// Writes a file in place.
     func write(_ name: String, _ text: String) {
         let file = Glibc.open("\(path)/\(name)", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
         _ = text.withCString { Glibc.write(file, $0, text.utf8.count) }
         Glibc.close(file)
     }
 
-    /// Puts a new file in place of the old.
+    /// Replaces the old file by a new file.
     func replace(_ name: String, _ text: String) {
         write("\(name).new", text)
         rename("\(path)/\(name).new", "\(path)/\(name)")

@@ -4,7 +4,8 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`: the fake is part of the protocol, so FIFOs and sockets are real ones.
+/// Tests of `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`. The fake is part of the protocol, so the FIFOs and
+/// sockets are real.
 @Suite struct ServiceManagerWatchTests {
     static func source(_ fixture: Fixture, watch: String, write: String? = nil) -> LinuxPressureSource {
         LinuxPressureSource(kernel: HostKernel(root: fixture.root), environment: .init(watch: watch, write: write))
@@ -17,7 +18,7 @@ import Testing
         #expect(source.capabilities["announced"]?.isLive == true)
         #expect(source.capabilities.support == .announced)
         #expect(try source.read(at: .zero).announced == nil)
-        // The other side comes and goes; its going is not an announcement and not an end.
+        // The other side opens and closes the FIFO. A close counts neither as an announcement nor as an end.
         for second in 1...3 {
             let file = open(fixture.root + "/fifo", O_WRONLY | O_NONBLOCK | O_CLOEXEC)
             #expect(write(file, "xx", 2) == 2)
@@ -42,7 +43,7 @@ import Testing
         source.wait(atMost: .seconds(60))
         #expect(try source.read(at: .seconds(1)).announced == .warning)
 
-        // Closed by the other side: reported once as an end, then connected anew after a pause.
+        // The other side closes: the source reports the end once, and connects again after a pause.
         Self.hangUp(peer)
         source.wait(atMost: .seconds(60))
         #expect(try source.read(at: .seconds(10)).announced == nil)
@@ -83,7 +84,7 @@ import Testing
         ("/sys/fs/cgroup/other/memory.pressure", nil, "another group than ours"),
         ("/sys/fs/cgroup/box/main/memory.pressure", "!!!", "not base64"),
         ("/sys/fs/cgroup/box/main/memory.pressure", "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXphYmNkZWZnaGlqa2xtbm9w", "bytes long"),
-    ]) func `each refusal gives a reason, and own detection goes on`(watch: String, write: String?, reason: String) throws {
+    ]) func `each refusal gives a reason, and the library's own detection goes on`(watch: String, write: String?, reason: String) throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { state in
             state.kinds["/etc/plain"] = .regular(.other)
@@ -104,13 +105,13 @@ import Testing
         ("/s/user@1.service/memory.pressure", "/s/user@1.service/app.slice/mine.service", false),
         ("/s/user@1.service/memory.pressure", "/s/user@1.service/session.scope/sub", false),
         ("/s/app/memory.pressure", "/s/app2", false),
-    ]) func `variables inherited from an outer unit are refused, and those of a divided unit are not`(watch: String, own: String, isOurs: Bool) {
+    ]) func `variables inherited from an outer unit are refused, and variables of a divided unit are not`(watch: String, own: String, isOurs: Bool) {
         let kernel = ScriptedKernel([watch: Machines.stall])
         let plan = ServiceManagerWatch(watch: watch, write: nil, unified: .directory(own, top: "/s"), kernel)
         if case .watch = plan { #expect(isOurs) } else { #expect(!isOurs, "\(plan)") }
     }
 
-    @Test func `K5 a pressure file's event is an announcement only with grown stall, and the given bytes are written unchanged`() throws {
+    @Test func `K5 a pressure file's event is an announcement only if stall has grown, and the given bytes are written unchanged`() throws {
         let path = Machines.main + "/memory.pressure"
         let driver = SourceDriver(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
         #expect(driver.kernel.ask { $0.written.map(\.text) } == ["some 200000 2000000\0"])
@@ -138,7 +139,7 @@ import Testing
         #expect(driver.source.capabilities["announced"]?.isLive == true)
     }
 
-    /// Closes a socket although a process just being started by another test may have it as well.
+    /// Closes a socket, although a process that another test is just starting may have a copy.
     private static func hangUp(_ file: Int32) {
         shutdown(file, Int32(SHUT_RDWR))
         close(file)

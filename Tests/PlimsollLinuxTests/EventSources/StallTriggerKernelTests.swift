@@ -6,12 +6,12 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// The machine's own file of stalls.
+/// The machine's own stall file.
 private enum MachineStall {
     static let path = "/proc/pressure/memory"
     static let canArm = request("some 200000 2000000\0") == 0
 
-    /// Writes `texts` to one opened file; the error of the last, 0 for none.
+    /// Writes `texts` to one opened file. Returns the error of the last write, 0 for none.
     static func request(_ texts: String...) -> Int32 {
         let file = open(path, O_RDWR | O_NONBLOCK)
         guard file >= 0 else { return errno }
@@ -25,10 +25,10 @@ private enum MachineStall {
     }
 }
 
-/// What the kernel of this host does with triggers on stall, and that ours are written accordingly.
+/// Tests of this host's kernel with triggers on stall, and that the library's triggers match.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needs(MachineStall.canArm, "no trigger can be set on /proc/pressure/memory here", or: .virtualMachine))
 struct StallTriggerKernelTests {
-    /// Whether this process may choose windows of any length: `CAP_SYS_RESOURCE`, bit 24 of the effective capabilities.
+    /// True if this process may choose windows of any length: `CAP_SYS_RESOURCE`, bit 24 of the effective capabilities.
     static var isPrivileged: Bool {
         guard let file = fopen("/proc/self/status", "r") else { return false }
         defer { fclose(file) }
@@ -46,11 +46,11 @@ struct StallTriggerKernelTests {
         return trigger
     }
 
-    @Test func `K1 K2 the machine's file drops the last byte of a request: twenty seconds without a terminator pass for two`() {
-        // Ten seconds are the most: with its terminator the request is refused for what it says.
+    @Test func `K1 K2 the machine's file drops the last byte of a request: twenty seconds without a terminator count as two seconds`() {
+        // The maximum is ten seconds: with a terminator, the kernel refuses the request for its content.
         #expect(MachineStall.request("some 200000 20000000\0") == EINVAL)
         #expect(MachineStall.request("some 200000 20000000") == 0)
-        // Ours end with the byte that is lost, and fit into the kernel's 32.
+        // The library's requests end with the byte that is lost, and fit into the kernel's 32.
         for threshold in [StallThreshold.quick, .slow] {
             #expect("some \(threshold.stall) \(threshold.window)\0".utf8.count <= 32)
         }
@@ -72,7 +72,7 @@ struct StallTriggerKernelTests {
         let trigger = Self.armed()
         for _ in 0..<20 { trigger.arm(PressureReading.StallTotals(some: .zero), at: .zero) }
         #expect(trigger.threshold != nil && trigger.failure == nil)
-        // Others may have the file open just now, but not twenty times.
+        // Other tests may have the file open just now, but not twenty times.
         let files = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []
         let held = files.count { (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/" + $0)) == MachineStall.path }
         #expect((1..<15).contains(held), "\(held)")
@@ -86,11 +86,11 @@ struct StallTriggerKernelTests {
     }
 }
 
-/// The same on a scripted kernel.
+/// Tests of the same facts on a scripted kernel.
 @Suite struct StallFileTests {
     private let stall = Machines.main + "/memory.pressure"
 
-    @Test func `K3 a refusal of the quick window as a bad argument sets the slow one; any other refusal stands`() throws {
+    @Test func `K3 a refusal of the quick window as a bad argument sets the slow window; any other refusal stands`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.refusedTexts["some 50000 500000\0"] = EINVAL }
         let signal = try #require(SourceDriver(kernel).source.capabilities["stall trigger"])
@@ -99,10 +99,10 @@ struct StallTriggerKernelTests {
         let other = ScriptedKernel(Machines.version2())
         other.edit { $0.refusedTexts["some 50000 500000\0"] = EPERM }
         #expect(SourceDriver(other).source.capabilities["stall trigger"]?.isLive == false)
-        #expect(other.ask { $0.written.isEmpty }, "nothing else is tried")
+        #expect(other.ask { $0.written.isEmpty }, "no other window is tried")
     }
 
-    @Test func `K8 an event that one poll takes from the file is acted on, as no other poll shows that event`() throws {
+    @Test func `K8 an event that one poll takes from the file has an effect, as no other poll shows that event`() throws {
         let driver = SourceDriver(Machines.version2())
         _ = try driver.read()
         driver.set(stall, "some avg10=0.00 avg60=0.00 avg300=0.00 total=301000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500\n")
@@ -111,12 +111,12 @@ struct StallTriggerKernelTests {
             $0.clearedByPolling.insert(stall)
         }
         #expect(driver.wait() == .zero)
-        // The totals were read at the event, though a second has not passed since the last poll.
+        // The totals were read at the event, although less than a second has passed since the last poll.
         #expect(try driver.read().stall?.some == .milliseconds(301))
-        #expect(driver.wait() > .zero, "it is seen once")
+        #expect(driver.wait() > .zero, "the event is seen once")
     }
 
-    @Test func `K10 a poll finds stall accounting switched off: the files exist and refuse`() throws {
+    @Test func `K10 a poll notices that stall accounting is off: the files exist and refuse reads`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { state in for path in [stall, "/proc/pressure/memory"] { state.readRefusals[path] = EOPNOTSUPP } }
         let driver = SourceDriver(kernel)
@@ -126,13 +126,13 @@ struct StallTriggerKernelTests {
         #expect(driver.source.capabilities["stall trigger"]?.isLive == false && kernel.ask { $0.written.isEmpty })
     }
 
-    @Test func `K15 a short ancestor is seen while the group is calm`() throws {
+    @Test func `K15 a short ancestor is noticed while the group is calm`() throws {
         let driver = SourceDriver(Machines.version2(max: "max", parentMax: "\(128 * Machines.mib)"))
         let reading = try driver.read()
         #expect(reading.limit == .mebibytes(128) && reading.available == .mebibytes(8), "\(reading)")
         let assessment = PressureAssessor().assessing(reading)
         #expect(assessment.level == .critical && assessment.evidence == .headroom)
-        // And an ancestor without a limit of its own is nobody's shortage.
+        // An ancestor without a limit causes no shortage.
         let calm = try SourceDriver(Machines.version2(max: "536870912")).read()
         #expect(calm.limit == .mebibytes(512) && PressureAssessor().assessing(calm).level == .normal)
     }

@@ -7,7 +7,7 @@ import Testing
 
 /// A wakeup during the clearing of an earlier one.
 @Suite struct WakeupTests {
-    /// The machine's kernel, which has something done before each call that empties an eventfd.
+    /// The machine's kernel, with an action before each call that empties an eventfd.
     final class Interrupting: Kernel {
         let host = HostKernel()
         let beforeDrain = Mutex<(@Sendable () -> Void)?>(nil)

@@ -5,17 +5,17 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// A group of its own, for a child process that runs into its limits.
+/// A separate group, for a child process that reaches its limits.
 ///
-/// On version 1 it lies below the group this process is in; on version 2, where a group with processes may have no controllers below it, beside
-/// it: only in the test bed, which says where by `$BOX`. The source under test stays outside, told of the group by a kernel that answers
-/// `/proc/self/cgroup` for it.
+/// On version 1 the group lies below the group of this process. On version 2, a group with processes may have no
+/// controllers below, so the group lies beside: only in the test bed, which gives the place in `$BOX`. The source under
+/// test stays outside, and learns of the group from a kernel that answers `/proc/self/cgroup` for the group.
 struct ChildGroup: Kernel {
     let directory: String
     private let host = HostKernel()
     private let membership: Int32
 
-    /// Where groups can be made.
+    /// Returns the directory in which groups can be made.
     static func base(_ version: ControlGroup.Version) -> (directory: String, top: String)? {
         let group = ControlGroup(HostKernel())
         guard group.version == version, case .directory(let own, let top) = group.memory else { return nil }
@@ -23,7 +23,7 @@ struct ChildGroup: Kernel {
         return getenv("BOX").map { (String(cString: $0), top) }
     }
 
-    /// Why no group can be made here; `nil` if one can.
+    /// The reason why no group can be made here; `nil` if one can.
     static func obstacle(_ version: ControlGroup.Version) -> Comment? {
         guard let base = base(version) else {
             return "the memory controller is not on cgroup version \(version == .v1 ? 1 : 2) here, or this is not the test bed"
@@ -65,7 +65,8 @@ struct ChildGroup: Kernel {
 
     /// Starts a shell inside the group that fills `mebibytes` and holds them until it is killed.
     func startHog(mebibytes: Int) -> pid_t {
-        // tail keeps all of an input without line ends in memory; its input stays open, so it goes on holding it.
+        // tail keeps all of an input without line ends in memory. The input stays open, so tail keeps holding the
+        // input.
         let script = "echo $$ > \(directory)/cgroup.procs; { head -c \(mebibytes << 20) /dev/zero; sleep 600; } | tail -n 1 > /dev/null"
         let words: [String] = ["/bin/sh", "-c", script]
         var arguments: [UnsafeMutablePointer<CChar>?] = words.map { (word: String) in strdup(word) } + [nil]
@@ -89,7 +90,7 @@ struct ChildGroup: Kernel {
     // MARK: - Kernel
 
     func open(_ path: String, _ access: FileAccess) -> Int32 {
-        // cgroup.procs would not list us; unreadable, it proves nothing.
+        // cgroup.procs would not list this process. An unreadable file proves nothing.
         if path.hasSuffix("/cgroup.procs") { return -EACCES }
         return path == "/proc/self/cgroup" ? dup(membership) : host.open(path, access)
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// Every call fails once, or from then on, for every N until none is left to fail.
+/// The Nth call fails once, or all calls from the Nth on fail, for every N until no call is left to fail.
 @Suite struct FaultTests {
     static let machines: [(name: String, files: [String: String])] = [
         ("version 2", Machines.version2(high: "471859200")), ("hybrid", Machines.hybrid()),
@@ -41,7 +41,7 @@ import Testing
                     break
                 }
                 if persistence == .once {
-                    // One failure costs at most a few polls, and leaves nothing dead for good.
+                    // One failure costs at most a few polls, and leaves no signal dead for good.
                     #expect(readings >= waits - 2, "\(name), call \(nth)")
                     for _ in 0..<10 { _ = try? driver.read(after: .seconds(1)) }
                     let reading = try driver.read(after: .seconds(1))
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func `a refused wait still waits`() throws {
+    @Test func `a wait that the kernel refuses still lasts`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         let driver = SourceDriver(kernel)
         _ = try driver.read()

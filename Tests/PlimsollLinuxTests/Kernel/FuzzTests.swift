@@ -5,7 +5,7 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// No text traps. What a mutation leaves readable may be nonsense, but numbers stay in their ranges.
+/// No text makes a parser trap. A readable mutation may be nonsense, but numbers stay in their ranges.
 @Suite struct FuzzTests {
     static let golden = [
         Machines.stat(inactiveFile: 1 << 30, activeFile: 5, slab: 77), Machines.statVersion1(inactiveFile: 3), Machines.meminfo, Machines.events,
@@ -58,7 +58,7 @@ import Testing
             for mount in mounts.unified + mounts.memory { _ = mount.place(of: membership.unified ?? membership.memory ?? "/a/b") }
             _ = ServiceManagerWatch.decode(String(decoding: bytes, as: UTF8.self))
         }
-        if !hasChosenSeed { #expect(readable > 1000, "the property was hardly exercised: \(readable)") }
+        if !hasChosenSeed { #expect(readable > 1000, "the property was exercised too seldom: \(readable)") }
     }
 
     @Test func `a source on mutated files gives readings or an error, in range and without trapping`() {

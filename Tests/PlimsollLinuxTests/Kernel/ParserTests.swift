@@ -3,7 +3,8 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// The kernel's text, golden and broken. `span` arguments are made from arrays, as the reader makes them from its buffer.
+/// Tests of the parsers of the kernel's text, with golden and broken samples. `span` arguments are made from arrays, as
+/// the reader makes them from its buffer.
 @Suite struct ParserTests {
     static func parse<Value>(_ text: String, _ parser: (Span<UInt8>) -> Value?) -> Value? {
         let bytes = Array(text.utf8)
@@ -13,13 +14,13 @@ import Testing
     @Test(arguments: [
         ("0\n", 0), ("536870912\n", 536_870_912), ("1", 1), ("99999999999999999999999\n", Int.max), ("18446744073709551615\n", Int.max),
     ])
-    func `a number is parsed, and saturates`(text: String, expected: Int) { #expect(Self.parse(text, KernelText.bytes) == expected) }
+    func `a number is parsed, and too large numbers saturate`(text: String, expected: Int) { #expect(Self.parse(text, KernelText.bytes) == expected) }
 
     @Test(arguments: ["", "\n", "max\n", "-1\n", "12 kB\n", "12x\n", " 12\n", "0x10\n"])
     func `text other than one number is refused`(text: String) { #expect(Self.parse(text, KernelText.bytes) == nil) }
 
     @Test(arguments: [("max\n", Int.max), ("max", Int.max), ("9223372036854771712\n", Int.max), ("9223372036854775807\n", Int.max), ("4096\n", 4096)])
-    func `T17 K18 no limit is max, or version 1's huge number`(text: String, expected: Int) {
+    func `T17 K18 max, or version 1's huge number, counts as no limit`(text: String, expected: Int) {
         #expect(Self.parse(text, KernelText.limit) == expected)
     }
 
@@ -27,7 +28,7 @@ import Testing
         #expect(Self.parse(text, KernelText.limit) == nil)
     }
 
-    @Test func `T14 K21 tmpfs is never reclaimable, and page cache is on either list`() {
+    @Test func `T14 K21 tmpfs is never reclaimable, and page cache of both lists is`() {
         let mib = Machines.mib
         let text = Machines.stat(inactiveFile: 10 * mib, activeFile: 30 * mib, shmem: 16 * mib, dirty: 3 * mib, writeback: 1 * mib, slab: 4 * mib)
         let stat = Self.parse(text) { MemoryStat($0, isVersion1: false) }
@@ -36,7 +37,7 @@ import Testing
     }
 
     @Test func `pages given up with MADV_FREE count as free although anonymous`() {
-        // 255 MiB marked: they leave inactive_anon for inactive_file, and anon stays.
+        // 255 MiB are marked: these pages move from inactive_anon to inactive_file, and anon stays.
         let text = "anon 268435456\nfile 0\nshmem 0\nfile_dirty 0\ninactive_anon 0\nactive_anon 0\ninactive_file 267386880\nactive_file 0\n"
         #expect(Self.parse(text) { MemoryStat($0, isVersion1: false) }?.reclaimable == 267_386_880)
     }
@@ -46,7 +47,7 @@ import Testing
         #expect(Self.parse(Machines.stat()) { MemoryStat($0, isVersion1: false) }?.lazyFreedPages == nil)
         #expect(Self.parse(Machines.statVersion1() + "pglazyfreed 5\n") { MemoryStat($0, isVersion1: true) }?.lazyFreedPages == nil)
         let idle = Self.parse(Machines.stat(inactiveFile: 50, activeFile: 10, dirty: 25)) { MemoryStat($0, isVersion1: false) }
-        #expect(idle?.idleFile == 35, "what is dirty is not idle")
+        #expect(idle?.idleFile == 35, "dirty pages are not idle")
     }
 
     @Test func `version 1 is read from the recursive lines`() {
@@ -64,13 +65,13 @@ import Testing
         #expect(Self.parse(huge) { MemoryStat($0, isVersion1: false) } != nil)
     }
 
-    @Test func `meminfo is read in kibibytes, unknown lines passed over`() {
+    @Test func `meminfo is read in kibibytes, and unknown lines are ignored`() {
         let memory = Self.parse(Machines.meminfo) { MachineMemory($0) }
         #expect(memory?.total == 24_684_096 * 1024)
         #expect(memory?.available == 24_334_000 * 1024)
     }
 
-    @Test func `MemFree stands in for a missing MemAvailable, and a total is needed`() {
+    @Test func `MemFree is used without MemAvailable, and a total is required`() {
         let lists = Self.parse("MemTotal: 80 kB\nMemFree: 3 kB\nMemAvailable: 30 kB\nInactive: 9 kB\nInactive(file): 7 kB\n") { MachineMemory($0) }
         #expect(lists?.free == 3072 && lists?.inactiveFile == 7168)
         #expect(Self.parse("MemTotal: 8 kB\nMemFree: 3 kB\n") { MachineMemory($0) }?.available == 3072)

@@ -4,7 +4,7 @@ import Testing
 @testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
-/// What a reading is made of, and how often each file is read for it.
+/// Tests of the parts of a reading, and of how often each file is read for a reading.
 @Suite struct ReadingTests {
     let mib = Machines.mib
 
@@ -20,14 +20,14 @@ import Testing
         #expect(reading.pinned == .mebibytes(512 - 237))
     }
 
-    @Test func `idle memory is reported of the level with least, of the machine, and with the kernel's lazy frees`() throws {
+    @Test func `idle memory is reported for the level with least, for the machine, and with the kernel's lazy frees`() throws {
         let driver = SourceDriver(Machines.version2(parentMax: "\(200 * mib)"))
         driver.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 90 * mib, lazyFreed: 3))
         driver.set(Machines.box + "/memory.stat", Machines.stat(inactiveFile: 20 * mib, lazyFreed: 5))
         let reading = try driver.read()
         #expect(reading.idle == .init(total: .mebibytes(200), free: .mebibytes(80), file: .mebibytes(20)))
         #expect(reading.machineIdle?.free == .kibibytes(23_617_804))
-        #expect(reading.lazyFreed == .pages(5), "where the tightest limit sits")
+        #expect(reading.lazyFreed == .pages(5), "of the level with the tightest limit")
         #expect(try SourceDriver(Machines.hybrid()).read().lazyFreed == nil)
     }
 
@@ -42,11 +42,11 @@ import Testing
             #expect(assessment.level == .normal && !driver.source.rings)
             let pace = Pace.interval(
                 after: assessment, reading, holds: true, rings: driver.source.rings, turnCost: .microseconds(50), thresholds: .standard)
-            #expect(pace > .milliseconds(33), "it does not spin: \(pace)")
+            #expect(pace > .milliseconds(33), "the loop does not spin: \(pace)")
         }
     }
 
-    @Test func `usage and stat are read apart, and a disagreement gives no negative value`() throws {
+    @Test func `usage and stat are read separately, and a disagreement gives no negative value`() throws {
         let driver = SourceDriver(Machines.version2())
         driver.set(Machines.main + "/memory.current", "\(10 * mib)\n")
         driver.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 50 * mib))
@@ -62,7 +62,7 @@ import Testing
         #expect(reading.usage == .mebibytes(100))
     }
 
-    @Test func `K22 memory.stat is read in the range that can change a decision, and about once a second far from the limit`() throws {
+    @Test func `K22 memory.stat is read often only where a decision can change, and about once a second far from the limit`() throws {
         let driver = SourceDriver(Machines.version2())
         let stat = Machines.main + "/memory.stat"
         func readsInASecond(_ usage: (Int) -> Int) throws -> Int {
@@ -75,17 +75,18 @@ import Testing
         }
         _ = try driver.read()
         #expect(try readsInASecond { _ in 100 * mib } == 1)
-        #expect(try readsInASecond { 400 * mib + $0 * 64 << 10 } <= 11, "close, and hardly moving")
-        #expect(try readsInASecond { 350 * mib + $0 * mib * 3 / 2 } >= 99, "close, and moving with each poll")
-        #expect(try readsInASecond { _ in 512 * mib } == 100, "at the limit, where page cache gives way unseen")
-        #expect((3...5).contains(try readsInASecond { _ in 290 * mib }), "free is above the line again, but not well above it")
+        #expect(try readsInASecond { 400 * mib + $0 * 64 << 10 } <= 11, "close to the limit, and hardly moving")
+        #expect(try readsInASecond { 350 * mib + $0 * mib * 3 / 2 } >= 99, "close to the limit, and moving with each poll")
+        #expect(try readsInASecond { _ in 512 * mib } == 100, "at the limit, where the kernel reclaims page cache unnoticed")
+        #expect((3...5).contains(try readsInASecond { _ in 290 * mib }), "free memory is above the threshold again, but not well above")
         #expect(try readsInASecond { _ in 200 * mib } <= 2)
     }
 
     @Test func `filling with page cache never looks like growth, with either estimate`() throws {
         let driver = SourceDriver(Machines.version2())
         var assessor = PressureAssessor()
-        // 4 MiB of cache every 10 ms, up to the limit: 400 MiB/s of harmless reading. Far away the cache counts once a second.
+        // 4 MiB of cache every 10 ms, up to the limit: 400 MiB/s of harmless reading. Far from the limit the cache
+        // counts once a second.
         for step in 0..<100 {
             let cache = 4 * step * mib
             driver.set(Machines.main + "/memory.current", "\(100 * mib + cache)\n")
@@ -143,7 +144,7 @@ import Testing
         _ = try driver.read()
         let text = driver.kernel.ask { $0.files[Machines.main + "/memory.current"]! }
         driver.kernel.edit { state in
-            // What was open answers ENODEV; the path leads to the new group.
+            // An open file answers ENODEV. The path leads to the new group.
             for (file, path) in state.open where path.hasPrefix(Machines.main) { state.open[file] = "gone" }
         }
         driver.set(Machines.main + "/memory.current", text)
@@ -173,7 +174,7 @@ import Testing
         #expect(found)
     }
 
-    @Test func `the machine's memory is read at each poll when short, and twice a second at most when plentiful`() throws {
+    @Test func `the machine's memory is read at each poll when short, and at most twice a second when plentiful`() throws {
         let driver = SourceDriver(Machines.version2())
         func readsInASecond() throws -> Int {
             let before = driver.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 }

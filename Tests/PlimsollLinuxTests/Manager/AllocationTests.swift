@@ -5,7 +5,7 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// T27: the path that runs when memory is short takes none.
+/// T27: the code path for a shortage of memory allocates no memory.
 @Suite struct AllocationTests {
     static func allocations(_ body: () throws -> Void) rethrows -> UInt64 {
         let before = allocation_count()
@@ -22,7 +22,7 @@ import Testing
         for name in files.keys where name.hasSuffix("cgroup.procs") { files[name] = "\(getpid())\n" }
         let fixture = Fixture(files)
         mkfifo(fixture.root + "/fifo", 0o600)
-        // A root of its own makes opening allocate, but nothing is opened once it is warm.
+        // With a separate root, opening a file allocates, but a warm source opens no file.
         let source = LinuxPressureSource(kernel: HostKernel(root: fixture.root), environment: .init(watch: "/fifo"))
         func turn(_ index: Int) throws {
             let reading = try source.read(at: .milliseconds(index * 25))

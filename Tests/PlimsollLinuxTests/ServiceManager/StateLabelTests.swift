@@ -4,13 +4,13 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// Names of files that the service manager has kept, read back from its environment.
+/// Tests of the names of files that the service manager has kept, read back from the environment.
 @Suite struct StateLabelTests {
     @Test(arguments: [
         "", "a", "cart of\n\"Zoë\": 100%", "..", "%", "%41", "a.b.c", "\u{0}", "\u{1F600}",
         String(repeating: "é", count: 50),
     ])
-    func `a label gives back any name and number`(name: String) throws {
+    func `a label reads back as any name and number`(name: String) throws {
         for generation in [0, 1, 4711, ServiceManagerStateStore.mostGeneration] {
             let parsed = try #require(ServiceManagerStateStore.parse(ServiceManagerStateStore.label(name, generation)))
             #expect(parsed.name == name && parsed.generation == generation)
@@ -32,7 +32,7 @@ import Testing
         #expect(ServiceManagerStateStore.parse(text) == nil)
     }
 
-    @Test func `a label made of random fragments reads back as the label of the result, or is refused`() {
+    @Test func `a label of random fragments reads back as the label of the result, or is refused`() {
         let environment = ProcessInfo.processInfo.environment
         let seed = environment["PLIMSOLL_SEED"].flatMap { UInt64($0) } ?? .random(in: 0 ... .max)
         let runs = environment["PLIMSOLL_RUNS"].flatMap { Int($0) } ?? 50_000

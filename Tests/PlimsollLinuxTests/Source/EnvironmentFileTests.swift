@@ -7,12 +7,13 @@ import Testing
 @testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
-/// Files of this machine, written as programs, package managers and Kubernetes write them.
+/// Tests of files of this machine, written as programs, package managers and Kubernetes write files.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentFileTests {
     let scratch = Scratch()
     let manager = ResourceManager(source: LinuxPressureSource())
 
-    /// Reads on until the file has that many bytes, or is absent for `nil`: a writer may be found between two steps on a loaded machine.
+    /// Reads changes until the file has `size` bytes, or is absent for `nil`: on a loaded machine, a writer may be seen
+    /// between two steps.
     private func expect(_ size: Int?, _ reader: inout EnvironmentChanges.Iterator, _ path: String) async {
         while let change = await reader.next() {
             // The machine's clock or date may change meanwhile.
@@ -22,7 +23,7 @@ import Testing
         }
     }
 
-    @Test func `C66 a file rewritten, replaced, removed and made again is reported each time`() async {
+    @Test func `C66 a file that is rewritten, replaced, removed and created again is reported each time`() async {
         let path = scratch.path + "/app.yaml"
         scratch.write("app.yaml", "1")
         manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
@@ -38,7 +39,7 @@ import Testing
         await expect(5, &reader, path)
     }
 
-    @Test func `C66 a file whose directories come later, are moved away and come back is found`() async {
+    @Test func `C66 a file is found although its directories are created later, moved away and moved back`() async {
         let path = scratch.path + "/etc/app/app.yaml"
         manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
         var reader = manager.lifecycle.readEnvironment().makeAsyncIterator()
@@ -127,17 +128,18 @@ import Testing
         #expect(await reader.next() == EnvironmentChange(.locale, from: .text("de_DE"), to: .text("fr_FR"), count: 1))
     }
 
-    @Test func `C59 C66 a process stopped during ten thousand changes receives one event, or none if the end equals the beginning`() async {
+    @Test func `C59 C66 a process stopped during ten thousand changes receives one event, or none if the file ends as at the beginning`() async {
         await #expect(processExitsWith: .success) {
             let scratch = Scratch()
             let path = scratch.path + "/app.yaml"
             scratch.write("app.yaml", "begin")
-            // Its time stands still, so that the life cycle does not come back from the same gap beside us, and end what we hold back.
+            // The manager's time stands still. Otherwise the life cycle would come back from the same gap in parallel,
+            // and end the hold of this test.
             let manager = ResourceManager(source: LinuxPressureSource(), time: ManualClock().timekeeper)
             manager.lifecycle.watch(file: path)
             let seen = Mutex<[EnvironmentChange]>([])
             manager.lifecycle.onEnvironmentChange("file", .file(path)) { change in seen.withLock { $0.append(change) } }
-            // The script stops us, writes, and lets us go on.
+            // The script stops this process, writes, and lets this process continue.
             func stopped(_ last: String) {
                 let script = """
                     kill -STOP \(getpid()); i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo $i > \(path); echo x$i > \(path); done

@@ -4,9 +4,9 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// What doctor tells of another process.
+/// The doctor command's report about another process.
 @Suite struct ForeignProcessTests {
-    /// A process 4711 on the files of `machine`, below `root` if it has mounts of its own.
+    /// Returns a process 4711 on the files of `machine`; with mounts of its own, its files are below `root`.
     private static func process(_ machine: [String: String], isApart: Bool, environment: String = "") throws -> (
         process: ForeignProcess, fixture: Fixture
     ) {
@@ -20,7 +20,7 @@ import Testing
             }
         }
         let fixture = Fixture(files)
-        // Its variables are apart by a zero, which no C string has.
+        // A zero separates the variables, which no C string can hold.
         try Data(environment.utf8).write(to: URL(fileURLWithPath: fixture.root + "/proc/4711/environ"))
         return (try #require(ForeignProcess(4711, HostKernel(root: fixture.root), isApart: isApart)), fixture)
     }
@@ -35,7 +35,7 @@ import Testing
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `another process's announcement path is named, and not listened to`() throws {
+    @Test func `another process's announcement path is named, but not opened`() throws {
         let (process, fixture) = try Self.process(
             Machines.version2(), isApart: false, environment: "HOME=/\0MEMORY_PRESSURE_WATCH=/run/watch\0")
         let announced = try #require(process.capabilities["announced"])

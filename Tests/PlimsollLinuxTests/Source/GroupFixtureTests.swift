@@ -41,9 +41,10 @@ final class Fixture {
     }
 }
 
-/// Each row of the table of places a service may run in, as a tree of files: what is found, and what is said of the rest.
+/// Tests of each row of the table of places in which a service may run, as a tree of files: the found values, and the
+/// reasons for the missing ones.
 @Suite struct GroupFixtureTests {
-    /// A source on those files, in which this process is listed under its own number.
+    /// Returns a source on those files, in which this process is listed under its own number.
     static func source(_ files: [String: String], without missing: [String] = []) throws -> (
         source: LinuxPressureSource, reading: PressureReading, fixture: Fixture
     ) {
@@ -81,7 +82,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `T16 K18 a tighter parent bounds, and the parent's usage counts, neighbours included`() throws {
+    @Test func `T16 K18 a tighter parent bounds, and the parent's usage counts, with the neighbours included`() throws {
         let (source, reading, fixture) = try Self.source(Machines.version2(max: "209715200", parentMax: "157286400", parentHigh: "146800640"))
         #expect(reading.limit == .mebibytes(140))
         #expect(reading.boundary == .high)
@@ -91,7 +92,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `the least room of any level is available, though another level has the smaller limit`() throws {
+    @Test func `the level with the least room decides the available memory, even if another level has the smaller limit`() throws {
         var files = Machines.version2(max: "209715200", parentMax: "1073741824")
         files[Machines.box + "/memory.current"] = "\(1000 * Machines.mib)\n"
         let (_, reading, fixture) = try Self.source(files)
@@ -120,7 +121,7 @@ final class Fixture {
         let (source, reading, fixture) = try Self.source(files)
         #expect(reading.boundary == .machine)
         #expect(reading.limit == .kibibytes(24_684_096))
-        #expect(reading.stall?.some == .milliseconds(1), "stall of the machine, not of a group that isn't ours")
+        #expect(reading.stall?.some == .milliseconds(1), "stall of the machine, not of a foreign group")
         #expect(source.capabilities["limit"]?.detail.contains("/../..") == true)
         #expect(source.capabilities["limit"]?.remedy != nil)
         #expect(source.capabilities.support == .machine)
@@ -136,7 +137,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `a directory that does not list this process is not taken for the own group`() throws {
+    @Test func `a directory that does not list this process does not count as the own group`() throws {
         var files = Machines.version2()
         files[Machines.main + "/cgroup.procs"] = "1\n77\n"
         let (source, reading, fixture) = try Self.source(files)
@@ -145,7 +146,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `psi off gives no stall, and all other values`() throws {
+    @Test func `with psi off, a reading has no stall, and all other values`() throws {
         let missing = [Machines.main, Machines.box, "/sys/fs/cgroup"].map { $0 + "/memory.pressure" } + ["/proc/pressure/memory"]
         let (source, reading, fixture) = try Self.source(Machines.version2(), without: missing)
         #expect(reading.limit == .mebibytes(512))
@@ -201,7 +202,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `a group without the controller takes the first ancestor with the controller`() throws {
+    @Test func `a group without the controller uses the first ancestor with the controller`() throws {
         let files = Machines.version2(parentMax: "209715200").filter {
             !($0.key.hasPrefix(Machines.main + "/memory.") && !$0.key.hasSuffix("pressure"))
         }
@@ -210,7 +211,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `T15 the machine's own shortage shows through a group's limit`() throws {
+    @Test func `T15 the machine's own shortage shows despite a group's limit`() throws {
         var files = Machines.version2()
         files["/proc/meminfo"] = "MemTotal: 24684096 kB\nMemFree: 1 kB\nMemAvailable: 51200 kB\n"
         let (_, reading, fixture) = try Self.source(files)

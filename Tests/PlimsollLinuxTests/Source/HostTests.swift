@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(.needs(no: ChildGroup.noVersion1, or: .virtualMachine))
-    func `on version 1 the limit is found, and a child over the margin and a moved limit end the wait`() throws {
+    func `on version 1 the limit is found, and a child above the margin and a moved limit end the wait`() throws {
         let group = try ChildGroup(.v1, "threshold", ["memory.limit_in_bytes": 128 << 20])
         defer { group.remove() }
         let source = LinuxPressureSource(options: Self.quiet, kernel: group)
@@ -46,7 +46,7 @@ import Testing
         #expect(source.rings)
         #expect(source.capabilities["usage thresholds"]?.isLive == true)
 
-        // 80 % are 102.4 MiB; tail's buffers take a little more than what they hold.
+        // 80 % are 102.4 MiB. The buffers of tail take a little more than the content.
         let hog = group.startHog(mebibytes: 106)
         defer { ChildGroup.end(hog) }
         source.wait(atMost: .seconds(60))
@@ -66,7 +66,7 @@ import Testing
     }
 
     @Test(.needs(no: ChildGroup.noVersion1, or: .virtualMachine))
-    func `T18 on version 1 a group removed under us leaves the machine to be read`() throws {
+    func `T18 on version 1, after the removal of the group the machine's memory is read`() throws {
         try remove(ChildGroup(.v1, "removed", ["memory.limit_in_bytes": 64 << 20]))
     }
 
@@ -92,7 +92,7 @@ import Testing
         .needs(no: ChildGroup.noVersion2, or: .virtualMachine),
         .needs(access("/proc/pressure/memory", R_OK) == 0, "no stall accounting", or: .virtualMachine))
     func `on version 2 stall under memory.high fires the trigger`() throws {
-        // Zeros leave for compressed swap without much of a stall.
+        // Zeros can be swapped out to compressed swap without much of a stall.
         let group = try ChildGroup(.v2, "stall", ["memory.max": 192 << 20, "memory.high": 48 << 20, "memory.swap.max": 0])
         defer { group.remove() }
         let trigger = StallTrigger(group.directory + "/memory.pressure", group)
@@ -133,13 +133,13 @@ import Testing
     }
 
     @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
-    func `T18 on version 2 a group removed under us leaves the machine to be read`() throws {
+    func `T18 on version 2, after the removal of the group the machine's memory is read`() throws {
         try remove(ChildGroup(.v2, "removed", ["memory.max": 64 << 20]))
     }
 
     static let quiet = LinuxPressureSource.Options(usesTriggers: false)
 
-    /// Removes `group` under a source that looks at it; with the trigger armed, which then reports an error for ever.
+    /// Removes `group` while a source watches the group. The armed trigger then reports an error for ever.
     private func remove(_ group: ChildGroup) throws {
         let source = LinuxPressureSource(kernel: group)
         #expect(try source.read(at: .zero).limit == .mebibytes(64))

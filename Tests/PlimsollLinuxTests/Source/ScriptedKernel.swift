@@ -11,25 +11,25 @@ final class ScriptedKernel: Kernel {
 
     struct State {
         var files: [String: String] = [:]
-        /// Opening or, for a control file, writing fails with this errno.
+        /// Errno with which opening fails or, for a control file, writing.
         var refusals: [String: Int32] = [:]
         var writeRefusals: [String: Int32] = [:]
-        /// Reading fails with this errno, though the file can be opened.
+        /// Errno with which reading fails, though the file can be opened.
         var readRefusals: [String: Int32] = [:]
-        /// Writing that text fails with this errno.
+        /// Errno with which writing that text fails.
         var refusedTexts: [String: Int32] = [:]
         var kinds: [String: FileStatus] = [:]
-        /// Conditions that polling a file reports; cleared by reading it if it is a `memory.events`.
+        /// Conditions that polling a file reports. Reading clears the condition of a `memory.events`.
         var conditions: [String: Int16] = [:]
-        /// Files whose conditions are gone once a poll has reported them.
+        /// Files whose conditions end once a poll has reported them.
         var clearedByPolling: Set<String> = []
-        /// What the other side has put into a FIFO or socket.
+        /// Number of bytes that the other side has put into a FIFO or socket.
         var queued: [String: Int] = [:]
         var written: [(path: String, text: String)] = []
         var reads: [String: Int] = [:]
         var open: [Int32: String] = [:]
         var events: [Int32: UInt64] = [:]
-        /// Which event counts the writes to a path.
+        /// The event that counts the writes to a path.
         var watches: [String: Int32] = [:]
         var refusesWatches = false
         var lastFile: Int32 = 2
@@ -57,7 +57,7 @@ final class ScriptedKernel: Kernel {
     func edit(_ change: (inout State) -> Void) { state.withLock { change(&$0) } }
     func ask<Value>(_ question: (State) -> Value) -> Value { state.withLock { question($0) } }
 
-    /// Counts a call; the errno if it is to fail.
+    /// Counts a call. Returns the errno if the call is to fail.
     private func call(_ state: inout State) -> Int32? {
         state.calls += 1
         guard state.persistence == .once ? state.calls == state.failingCall : state.calls >= state.failingCall else { return nil }
@@ -153,7 +153,7 @@ final class ScriptedKernel: Kernel {
         }
     }
 
-    /// A watch is an event here, which `moveLimit` counts up.
+    /// Returns an event as the watch, which `moveLimit` increments.
     func makeWatch() -> Int32 { state.withLock { $0.refusesWatches } ? -EMFILE : makeEvent() }
 
     func watchWrites(to path: String, _ watch: Int32) -> Int32 {
@@ -165,7 +165,7 @@ final class ScriptedKernel: Kernel {
         }
     }
 
-    /// Somebody writes `text` to the limit at `path`.
+    /// Writes `text` to the limit at `path`, as another program would.
     func moveLimit(_ path: String, to text: String) {
         state.withLock { state in
             state.files[path] = text
@@ -202,7 +202,7 @@ final class ScriptedKernel: Kernel {
     var processID: Int32 { 42 }
 }
 
-/// A source on a scripted kernel, turned by hand as the manager's loop would.
+/// A source on a scripted kernel. The test turns the source by hand, as the manager's loop would.
 final class SourceDriver {
     let kernel: ScriptedKernel
     let source: LinuxPressureSource
@@ -219,13 +219,13 @@ final class SourceDriver {
         self.init(ScriptedKernel(files), options: options, environment: environment)
     }
 
-    /// A reading, `after` a time in which nobody waited.
+    /// Reads the source `after` a time without a wait.
     func read(after time: Duration = .zero) throws(PressureSourceError) -> PressureReading {
         now += time
         return try source.read(at: now)
     }
 
-    /// A wait; how long it took by the script.
+    /// Waits. Returns the duration according to the script.
     @discardableResult
     func wait(_ limit: Duration = .seconds(1)) -> Duration {
         let before = kernel.ask(\.slept)
@@ -235,6 +235,6 @@ final class SourceDriver {
         return slept
     }
 
-    /// Writes a number into a file.
+    /// Writes a text into a file.
     func set(_ path: String, _ text: String) { kernel.edit { $0.files[path] = text } }
 }

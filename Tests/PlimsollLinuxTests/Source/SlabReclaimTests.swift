@@ -3,13 +3,14 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLinux
 
-/// A group of version 2 whose slab a model of reclaim shrinks: of each charge beyond the limit, page cache and free slab objects give in proportion.
+/// A group of version 2 with a model of slab reclaim: each charge beyond the limit takes page cache and free slab
+/// objects in proportion.
 private struct SlabGroup {
     let driver: SourceDriver
     let limit: Int
     var taken: Int
     var file = 0
-    /// Bytes of objects in use, which no shrinker frees, and of objects that nothing holds.
+    /// Bytes of objects in use, which no shrinker frees, and of unused objects.
     var (held, free) = (0, 0)
     var isKilled = false
 
@@ -22,7 +23,8 @@ private struct SlabGroup {
     /// Bytes that can be charged before the kernel kills.
     var reallyAvailable: Int { limit - taken - held }
 
-    /// Makes room under the limit as reclaim does: at least a sixth of what can be had, in proportion to the sizes.
+    /// Makes room under the limit as reclaim does: at least a sixth of the reclaimable bytes, in proportion to the
+    /// sizes.
     mutating func reclaim() {
         guard usage > limit else { return }
         let size = file + free
@@ -44,11 +46,11 @@ private struct SlabGroup {
     }
 }
 
-/// What can be had of slab that calls itself reclaimable is learnt from what reclaim brings.
+/// Tests that the reclaimable part of slab is learnt from the results of reclaim.
 @Suite struct SlabReclaimTests {
     static let mib = Machines.mib
 
-    @Test func `K21 dentries that come and go at the limit are room: no level, and soon all of them count`() throws {
+    @Test func `K21 dentries that come and go at the limit count as available: no level, and soon nearly all of them count`() throws {
         var group = SlabGroup(limit: 2048 * Self.mib, taken: 1178 * Self.mib)
         var assessor = PressureAssessor(), last: PressureReading?
         for _ in 0..<6000 {
@@ -61,14 +63,15 @@ private struct SlabGroup {
         #expect(available >= group.reallyAvailable * 4 / 5 && available <= group.reallyAvailable, "\(available) of \(group.reallyAvailable)")
     }
 
-    @Test func `K21 slab with held objects warns before the kernel kills, also after being reclaimable before`() throws {
+    @Test func `K21 slab with held objects leads to a warning before the kernel kills, even after an earlier time as free slab`() throws {
         for wasFree in [false, true] {
             var group = SlabGroup(limit: 2048 * Self.mib, taken: 800 * Self.mib)
             for _ in 0..<(wasFree ? 2000 : 0) {
                 group.free += 20 * Self.mib
                 _ = try group.read()
             }
-            // Files are opened, each with its dentry and inode, up to 870 MiB of them. Of page cache there is little more than programs and libraries.
+            // The program opens files, each with a dentry and an inode, up to 870 MiB of them. The page cache holds
+            // little more than programs and libraries.
             group.file = 48 * Self.mib
             while group.held < 870 * Self.mib {
                 group.held += 10 * Self.mib
@@ -87,7 +90,7 @@ private struct SlabGroup {
         }
     }
 
-    @Test func `K21 reclaimed page cache says nothing of slab, and slab never seen at a limit counts half`() throws {
+    @Test func `K21 reclaimed page cache proves nothing about slab, and slab never seen at a limit counts half`() throws {
         var group = SlabGroup(limit: 512 * Self.mib, taken: 100 * Self.mib)
         group.held = 64 * Self.mib
         #expect(try group.read().available == .mebibytes(512 - 164 + 32))

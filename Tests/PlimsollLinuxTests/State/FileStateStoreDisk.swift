@@ -4,11 +4,12 @@ import Synchronization
 
 @testable import PlimsollLinux
 
-/// A kernel with a disk: what was written is in its memory until it is synchronized. Its Nth call fails, or is where the power goes.
+/// A kernel with a disk. Written data is in the kernel's memory until a synchronization. The Nth call fails, or is the
+/// point of a power loss.
 final class DiskKernel: StateKernel {
     enum Persistence: CaseIterable { case once, forever }
 
-    /// What a disk may be found to hold after the power has gone: names and contents reach it each in their own time.
+    /// Contents of a disk after a power loss: names and contents reach the disk independently.
     enum PowerLoss: CaseIterable { case onlySynchronized, everything, namesWithoutContents, contentsWithoutNames, tornContents, zeroedContents }
 
     final class Inode {
@@ -28,13 +29,13 @@ final class DiskKernel: StateKernel {
         var failingCall = Int.max
         var persistence = Persistence.once
         var failure = EIO
-        /// A failing write takes some bytes first.
+        /// True if a failing write first takes some bytes.
         var isShort = false
         var faultWasReached = false
         var processID: Int32 = 42
     }
 
-    // A test uses one from one thread; where several do, this lock is held in each call.
+    // A test uses a kernel from one thread. With several threads, each call holds this lock.
     private let state: Mutex<State>
 
     init(directory: String) {
@@ -43,7 +44,7 @@ final class DiskKernel: StateKernel {
         self.state = Mutex(state)
     }
 
-    /// The same disk after the power was off.
+    /// Creates the same disk after a power loss.
     init(_ other: DiskKernel, after loss: PowerLoss) {
         state = Mutex(State())
         other.state.withLock { old in
@@ -80,7 +81,7 @@ final class DiskKernel: StateKernel {
         }
     }
 
-    /// Fails the `nth` call from now on.
+    /// Makes the `nth` call from now on fail.
     func fail(_ nth: Int, _ persistence: Persistence, _ failure: Int32, isShort: Bool = false) {
         state.withLock { state in
             state.failingCall = nth == .max ? .max : state.calls.count + nth
@@ -136,7 +137,7 @@ final class DiskKernel: StateKernel {
 
     func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableRawBufferPointer) -> Int {
         var chunk: [UInt8] = []
-        // In chunks, as a kernel may.
+        // Reads in chunks, as a kernel may.
         let most = min(buffer.count, 4096)
         let result = call("pread", path(file)) { state in
             guard let data = state.files[file]?.inode?.data else { return -Int(EBADF) }

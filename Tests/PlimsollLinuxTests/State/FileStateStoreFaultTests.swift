@@ -4,13 +4,13 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// Every system call fails, and the power goes at every system call, for each thing that is done to a state.
+/// For each operation on a state, every system call fails, and the power fails at every system call.
 @Suite struct FileStateStoreFaultTests {
     static let directory = "/state"
     static let old = [UInt8](repeating: 0x6f, count: 9000), new = [UInt8](repeating: 0x6e, count: 12_000)
     static let delta = [UInt8](repeating: 0x64, count: 5000)
 
-    /// Something done to a state, and what it makes of it.
+    /// An operation on a state, with the states before and after.
     enum Operation: CaseIterable {
         case write, append, grow, remove, setAside, firstWrite
 
@@ -30,7 +30,7 @@ import Testing
             }
         }
 
-        /// Makes the state on a disk.
+        /// Writes the state before the operation to a disk.
         func prepare(_ kernel: DiskKernel) throws {
             guard case .state(let base, let deltas) = before else { return }
             let store = FileStateStoreFaultTests.store(kernel)
@@ -84,7 +84,7 @@ import Testing
                 #expect(found == operation.before || found == operation.after, comment)
                 if error == nil { #expect(found == operation.after, comment) }
                 if let error, error.consequence.contains("untouched") { #expect(found == operation.before, comment) }
-                // The store goes on: a whole write puts everything right.
+                // The store stays usable: a whole write restores everything.
                 try store.write("cart", [7])
                 #expect(try store.load("cart") == .state(base: [7], deltas: []), comment)
                 #expect(try Self.store(kernel.reopened()).load("cart") == .state(base: [7], deltas: []), comment)
@@ -94,7 +94,7 @@ import Testing
     }
 
     @Test(arguments: Operation.allCases, DiskKernel.PowerLoss.allCases)
-    func `T35 C43 a power loss at any point leaves the old or the new state, and a saved state is the new one`(
+    func `T35 C43 a power loss at any point leaves the old or the new state, and a saved state is the new state`(
         operation: Operation, loss: DiskKernel.PowerLoss
     ) throws {
         var isDone = false, seenOld = false
@@ -104,7 +104,7 @@ import Testing
             let store = Self.store(kernel)
             _ = try store.load("cart")
             kernel.fail(nth, .forever, EIO)
-            // After this the process is gone; the errors are nobody's.
+            // The process ends at this point, so no caller gets the errors.
             try? operation.run(store)
             isDone = !kernel.faultWasReached
             let disk = DiskKernel(kernel, after: loss)
@@ -123,7 +123,7 @@ import Testing
         let kernel = DiskKernel(directory: Self.directory)
         let store = Self.store(kernel)
         try store.write("cart", Self.old)
-        // open and pwrite pass; fsync and the truncation after it do not.
+        // open and pwrite succeed; fsync and the truncation after fsync fail.
         kernel.fail(3, .forever, EIO)
         #expect { try store.append([1], to: "cart") } throws: { ($0 as? FileStateStoreError)?.call == "fsync" }
         kernel.fail(.max, .once, 0)
@@ -147,7 +147,7 @@ import Testing
         kernel.fail(1, .forever, number)
         do {
             try store.write("cart", Self.new)
-            Issue.record("it was written")
+            Issue.record("the write succeeded")
         } catch let error as FileStateStoreError {
             #expect(error.reason == reason && error.call == "open" && error.path == "/state/cart.state-new")
             #expect(error.description.contains(text) && error.description.contains("the state saved before is untouched"), "\(error)")
@@ -164,7 +164,7 @@ import Testing
         #expect(try store.read("cart") == Self.old)
     }
 
-    @Test func `missing directories are made, and reach the disk before any content`() throws {
+    @Test func `missing directories are created, and reach the disk before any content`() throws {
         let kernel = DiskKernel(directory: "/var")
         let store = FileStateStore(StateDirectory("/var/lib/shop/state", kernel: kernel))
         try store.write("cart", Self.new)
@@ -179,6 +179,6 @@ import Testing
 }
 
 extension DiskKernel {
-    /// The same disk, for a process that comes after this one.
+    /// Returns the same disk, for a later process.
     func reopened() -> DiskKernel { DiskKernel(self, after: .everything) }
 }

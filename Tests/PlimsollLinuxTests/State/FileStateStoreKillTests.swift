@@ -10,7 +10,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct FileStateStoreKillTests {
     static let program = builtProgram("plimsoll-bench")
 
-    /// Why no process of ours can be traced; `nil` if one can.
+    /// The reason why no child process can be traced; `nil` if tracing works.
     static let obstacle: Comment? = {
         guard access(program, X_OK) == 0 else { return "\(program) is not there" }
         let result = run("/bin/true", ["true"], 1).call
@@ -28,7 +28,7 @@ import Testing
     static let old = [UInt8](repeating: 0x6f, count: 70_000)
     static func new(_ count: Int) -> [UInt8] { [UInt8](repeating: 0x6e, count: count) }
 
-    /// Something a child does to a state, and what it makes of it.
+    /// An operation of a child on a state, with the states before and after.
     enum Operation: String, CaseIterable {
         case write, append, grow, remove, clean
 
@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test(.needs(no: obstacle), arguments: Operation.allCases)
-    func `C43 T35 a state whose writer is killed at any system call is the old or the new`(operation: Operation) throws {
+    func `C43 T35 a state whose writer is killed at any system call is the old or the new state`(operation: Operation) throws {
         let directory = TemporaryDirectory()
         let whole = try Self.image(of: operation, in: directory)
         var found: [StoredState: Int] = [:], kills = 0
@@ -59,7 +59,7 @@ import Testing
             let state = try store.load("state")
             #expect(state == operation.before || state == operation.after, comment)
             found[state, default: 0] += 1
-            // Whatever was set aside is whole, too, and nothing interrupted lies about.
+            // A state that was set aside is whole, too, and no file of an interrupted write is left.
             let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
             #expect(!names.contains { $0.hasSuffix("-new") }, comment)
             if operation == .clean, state == .absent { #expect(try Array(Data(contentsOf: directory.url("state.state-aside-1"))) == whole, comment) }
@@ -69,7 +69,7 @@ import Testing
             }
             kills += 1
         }
-        // Both were met: it was killed before the change took hold, and after.
+        // Both cases occurred: a kill before the change took effect, and a kill after.
         #expect(kills > 10 && found[operation.before, default: 0] > 5 && found[operation.after, default: 0] > 1, "\(kills) kills")
     }
 
@@ -82,7 +82,7 @@ import Testing
     }
 }
 
-/// A directory of a test's own, gone with it.
+/// A directory of one test, removed with this object.
 final class TemporaryDirectory {
     let path = NSTemporaryDirectory() + "plimsoll-state-\(UUID().uuidString)"
 

@@ -27,7 +27,7 @@ import Testing
 
         var all: [UInt8] { items.withLock { $0 } }
 
-        /// Launches; what became of the state.
+        /// Launches the run. Returns the outcome of the restore.
         func launch() -> RestoreOutcome {
             let outcome = lifecycle.preservation.restore()
             #expect(lifecycle.preservation.launched() == nil)
@@ -53,9 +53,9 @@ import Testing
             run.checkpoint()
             run.add(2 * round + 1)
             run.checkpoint()
-            // Never saved: the process is killed first.
+            // This item is never saved: the process is killed first.
             run.add(99)
-            // Nor is the beginning of an append that a kill interrupts.
+            // The beginning of an append that a kill interrupts does not count either.
             run.lifecycle.preservation.relinquish()
             let file = try FileHandle(forWritingTo: directory.url("cart.state"))
             try file.seekToEnd()
@@ -78,7 +78,7 @@ import Testing
         #expect(outcome.problems.count == 1 && outcome.problems[0].hasPrefix("cannot read the count of launches: the file is truncated"))
     }
 
-    @Test func `C42 T36 a damaged file means a clean start and is kept, and so does a kill by hand`() throws {
+    @Test func `C42 T36 a damaged file leads to a clean start and is kept, and so does a kill by hand`() throws {
         do {
             let run = Run(directory)
             _ = run.launch()
@@ -100,7 +100,7 @@ import Testing
             #expect(try Data(contentsOf: directory.url("cart.state-aside-1")) == Data(good.dropLast()))
             run.add(2)
             run.checkpoint()
-            // From outside, while it runs.
+            // The mark comes from outside, during the run.
             try Data().write(to: directory.url("killed-by-operator"))
         }
         let run = Run(directory)

@@ -50,7 +50,7 @@ import Testing
         #expect(try bytes("cart.state") == [1, 2, 3])
     }
 
-    @Test func `changes that outgrow the whole are refused`() throws {
+    @Test func `changes that would outgrow the base state are refused`() throws {
         let store = store()
         try store.write("small", [1])
         try store.write("large", [UInt8](repeating: 1, count: 200_000))
@@ -58,13 +58,13 @@ import Testing
         var appended = (small: 0, large: 0)
         while try store.append(change, to: "small") { appended.small += 1 }
         while try store.append(change, to: "large") { appended.large += 1 }
-        // 64 KiB for a small one; as much as the whole for a large one.
+        // The room for changes is 64 KiB for a small state, and as much as the base for a large one.
         #expect(appended.small == 64 && appended.large == 195)
         try store.write("small", [2])
         #expect(try store.append(change, to: "small"))
     }
 
-    @Test func `files and directory are for the owner alone`() throws {
+    @Test func `only the owner may access the files and the directory`() throws {
         let store = FileStateStore(directory: directory.path + "/a/b/")
         #expect(store.path == directory.path + "/a/b")
         try store.write("cart", [1])
@@ -89,7 +89,7 @@ import Testing
         try store.write(String(repeating: "x", count: 200), [1])
     }
 
-    @Test func `C42 a cut, damaged, foreign or newer file is kept aside and reads as absent, with the reason`() throws {
+    @Test func `C42 a cut, damaged, foreign or newer file is kept aside and counts as absent, with the reason`() throws {
         let store = store()
         try store.write("cart", Array("forty-two".utf8))
         let good = try bytes("cart.state")
@@ -114,7 +114,7 @@ import Testing
             #expect(try bytes("cart.state-aside-1") == bad)
             #expect(try store.load("cart") == .absent)
         }
-        // Six were set aside; the last three are there.
+        // Six files were set aside, and the last three are left.
         #expect(try names() == ["cart.state-aside-1", "cart.state-aside-2", "cart.state-aside-3", "lock"])
         #expect(try bytes("cart.state-aside-3") == newer)
         try store.setAside("cart", reason: "nothing is there")
@@ -139,20 +139,20 @@ import Testing
         }
     }
 
-    @Test func `left-overs of interrupted writes are swept away at the first use`() throws {
+    @Test func `remains of interrupted writes are removed at the first use`() throws {
         for index in 0..<3 { try put([1], "cart-\(index).state-new") }
         try put([2], "somebody-else's")
         #expect(try store().load("cart") == .absent)
         #expect(try names() == ["lock", "somebody-else's"] && reports.all == [.swept(count: 3)])
     }
 
-    @Test func `stores of one directory in a process are one`() async throws {
+    @Test func `stores of one directory in a process share the state`() async throws {
         let first = store(), second = FileStateStore(directory: directory.path + "/")
         try first.write("cart", [1])
         #expect(try second.read("cart") == [1] && second.append([2], to: "cart"))
         #expect(try first.append([3], to: "cart"))
         #expect(try second.load("cart") == .state(base: [1], deltas: [[2], [3]]))
-        // Many writers at once: each name ends as one of them left it.
+        // Many writers at once: each name ends with one writer's whole content.
         await withTaskGroup(of: Void.self) { group in
             for writer in UInt8(0)..<8 {
                 group.addTask {
@@ -172,7 +172,7 @@ import Testing
         }
         for turn in 0..<3 {
             guard case .state(let base, let deltas) = try first.load("cart-\(turn)") else {
-                Issue.record("it is gone")
+                Issue.record("the state is gone")
                 continue
             }
             #expect(([base] + deltas).allSatisfy { $0.count == 3000 && Set($0).count == 1 })
@@ -180,13 +180,13 @@ import Testing
         #expect(reports.all.isEmpty)
     }
 
-    @Test func `a directory has one process, and another process is refused with the owner's pid`() throws {
+    @Test func `one process has a directory, and another process is refused with the owner's pid`() throws {
         let holder = try #require(Flock(directory.path + "/lock", text: "4711\n"))
         let store = store()
         for use in [{ try store.write("cart", [1]) }, { _ = try store.load("cart") }, { try store.remove("cart") }] {
             do {
                 try use()
-                Issue.record("two have it")
+                Issue.record("two processes have the directory")
             } catch let error as FileStateStoreError {
                 #expect(error.reason == .heldByAnother(process: 4711))
                 #expect(error.description.contains("cannot use \(directory.path) because process 4711"), "\(error)")
@@ -196,7 +196,7 @@ import Testing
         try store.write("cart", [1])
         #expect(try bytes("lock") == Array("\(getpid())\n".utf8))
         #expect(Flock(directory.path + "/lock", text: nil) == nil)
-        // C48: nothing is held once the process may be frozen; the next use takes it again.
+        // C48: the store holds no lock while the process may be frozen. The next use takes the lock again.
         store.relinquish()
         let other = try #require(Flock(directory.path + "/lock", text: nil))
         #expect { try store.append([2], to: "cart") } throws: { ($0 as? FileStateStoreError)?.reason == .heldByAnother(process: getpid()) }
@@ -205,7 +205,7 @@ import Testing
         #expect(try store.read("cart") == [1] && store.append([2], to: "cart"))
     }
 
-    @Test func `C24 the operator's mark can be left from outside, while the process runs or after`() throws {
+    @Test func `C24 the operator's mark can be set from outside, during the run and after`() throws {
         let store = store()
         try store.write("cart", [1])
         #expect(try !store.isMarkedKilledByOperator())
@@ -236,11 +236,11 @@ import Testing
     }
 }
 
-/// Another open file with the lock, as another process would have it.
+/// An open file with the lock, as in another process.
 private final class Flock {
     private var file: Int32
 
-    /// `nil` if somebody has it.
+    /// Takes the lock; `nil` if the lock is taken already.
     init?(_ path: String, text: String?) {
         file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard flock(file, LOCK_EX | LOCK_NB) == 0 else {

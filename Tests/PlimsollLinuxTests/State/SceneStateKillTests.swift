@@ -8,18 +8,18 @@ import Testing
 @testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
-/// The state of scenes on the real file system: what a process that is killed leaves is what the directory holds at that instant.
+/// The state of scenes on the real file system: a killed process leaves the contents of the directory at that instant.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneStateKillTests {
     let directory = TemporaryDirectory()
 
-    /// A life cycle whose deadlines never pass: the saved states are the point, on a machine of any speed.
+    /// Returns a life cycle whose deadlines never pass: the saved states must not depend on the machine's speed.
     private static func lifecycle() -> Lifecycle {
         let lifecycle = Lifecycle(ResourceManager(source: ScriptedPressureSource()))
         lifecycle.policy.backgroundDeadline = .seconds(3600)
         return lifecycle
     }
 
-    /// What a next run restores the scene to if this one were killed now.
+    /// Returns the state to which the next run would restore the scene after a kill now.
     private static func afterKill(_ directory: String, _ id: String) async throws -> UInt8? {
         let copy = TemporaryDirectory()
         for name in try FileManager.default.contentsOfDirectory(atPath: directory) {
@@ -34,13 +34,13 @@ import Testing
         return restored.withLock { $0 }
     }
 
-    @Test func `C41 C43 C90 C97 a scene killed at any point from leaving the front on comes back in the saved state`() async throws {
+    @Test func `C41 C43 C90 C97 a scene killed at any point after leaving the foreground comes back in the saved state`() async throws {
         let path = directory.path, state = Mutex<UInt8>(1), points = Mutex<[String]>([])
         @Sendable func verify(_ point: String) async throws {
             let seen = try await Self.afterKill(path, "a")
             points.withLock { $0.append("\(point): \(seen.map { "\($0)" } ?? "nothing")") }
         }
-        // The scene is suspended when the test says so, not by itself on a busy machine.
+        // Only the test suspends the scene, even on a busy machine.
         let lifecycle = Self.lifecycle()
         lifecycle.policy.sceneSuspendsAfter = nil
         let scene = lifecycle.connectScene("a", reason: .userRequest) { scene in
@@ -78,7 +78,7 @@ import Testing
         #expect(
             points.withLock { $0 } == [
                 "on the way to the background: 1", "the process leaves the front: 2", "in the background: 2", "suspended: 3", "after a checkpoint: 4",
-                // What changes while it is interrupted is saved by the next edge.
+                // A change during an interruption is saved by the next transition.
                 "the process leaves the front: 5", "interrupted: 5", "on the way to the background: 5", "the process in the background: 2",
                 "while it is disconnected: 7", "disconnected: 7",
             ])

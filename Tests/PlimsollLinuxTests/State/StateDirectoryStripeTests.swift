@@ -6,7 +6,7 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// A directory of states is never written to without its lock, however a thread is held up.
+/// Tests that a directory of states is never changed without its lock, with any delay of a thread.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct StateDirectoryStripeTests {
     /// The host's kernel. Notes whether the directory is locked when a file is made or changed, and calls `afterLock`
     /// behind a lock.
@@ -24,7 +24,7 @@ import Testing
             if access == .replacing || access == .changing { note(path) }
             return host.open(path, access)
         }
-        /// A change, which the directory must be locked for.
+        /// Notes a change that needs the directory's lock.
         private func note(_ path: String) {
             state.withLock { state in
                 state.changes += 1
@@ -33,7 +33,7 @@ import Testing
         }
         func names(in directory: String) -> Result<[String], KernelError> {
             let names = host.names(in: directory)
-            // The last call of taking the lock.
+            // The last call of the lock operation.
             let act = afterLock.withLock { act in
                 defer { act = nil }
                 return act
@@ -81,7 +81,7 @@ import Testing
         return text.split(separator: "/").last.flatMap { Int32($0) } ?? 0
     }
 
-    /// Whether thread `number` of this process sleeps: it waits for a lock.
+    /// True if thread `number` of this process sleeps, as a waiting thread does.
     private static func isAsleep(_ number: Int32) -> Bool {
         let file = Glibc.open("/proc/self/task/\(number)/stat", O_RDONLY | O_CLOEXEC)
         defer { close(file) }
@@ -94,7 +94,7 @@ import Testing
     enum Change: CaseIterable { case write, remove, setAside }
 
     @Test(arguments: Change.allCases)
-    func `giving the directory up waits for a writer that holds the lock and has not yet begun`(change: Change)
+    func `relinquishing the directory waits for a writer that holds the lock and has not begun yet`(change: Change)
         async throws
     {
         let place = TemporaryDirectory(), kernel = WatchedKernel(),
@@ -106,7 +106,7 @@ import Testing
         kernel.state.withLock { $0.changes = 0 }
 
         let other = Atomic<Int32>(0), isGivenUp = Atomic(false)
-        // The writer is held up where it has the lock, until the other thread waits for it, or has gone by.
+        // The delay holds the writer where it has the lock, until the other thread waits for the lock or has finished.
         kernel.afterLock.withLock { act in
             act = {
                 _ = Plimsoll.Thread.start("relinquish") {

@@ -8,10 +8,10 @@ import Testing
 
 @testable import PlimsollLinux
 
-/// What a link sees of its service, and says.
+/// A link's view of its service, and the messages that follow.
 @Suite struct LinkOrdersTests {
     @Test(arguments: [false, true])
-    func `C43 T33 a background task that ends between two polls has the rest saved before the report, until the service comes back`(isOfScene: Bool)
+    func `C43 T33 a background task that ends between two polls causes a save before the report, until the service comes back`(isOfScene: Bool)
         async throws
     {
         let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = manager.lifecycle, store = MemoryStateStore()
@@ -22,7 +22,7 @@ import Testing
         await scene.connected()
         let orders = LinkOrders(manager, onEnding: nil)
         #expect(orders.read().messages.contains(.state(.foreground)))
-        // Nobody looks from here to the task's end.
+        // No poll happens from here to the task's end.
         let task =
             isOfScene
             ? scene.beginBackgroundTask("flush", onExpiration: { _, _ in }) : manager.beginBackgroundTask("flush", onExpiration: { _, _ in })
@@ -34,11 +34,11 @@ import Testing
         #expect(snapshot.needsSave && snapshot.messages.contains(.saved(false)) && snapshot.messages.contains(.state(.background)), "\(snapshot)")
         let isDone = Mutex(false)
         orders.saveAgain { isDone.withLock { $0 = true } }
-        await until("it is saved again") { isDone.withLock { $0 } }
+        await until("the state is saved again") { isDone.withLock { $0 } }
         let last = orders.read()
         #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
         #expect(try store.read("state")?.last == 7)
-        // Found by the simulation, seed 313: a task that began and ended between two polls changed what was saved.
+        // Found by the simulation, seed 313: a task that began and ended between two polls changed saved state.
         let atBegin = Mutex<[ChildMessage]>([])
         let begins = manager.onWork { atBegin.withLock { $0 = orders.read().messages } }
         let next =
@@ -50,7 +50,7 @@ import Testing
         #expect(orders.read().needsSave)
         isDone.withLock { $0 = false }
         orders.saveAgain { isDone.withLock { $0 = true } }
-        await until("it is saved again") { isDone.withLock { $0 } }
+        await until("the state is saved again") { isDone.withLock { $0 } }
         #expect(orders.read().messages.contains(.saved(true)))
         // Found by the simulation, seed 34: a unit that came back was killed on the strength of that message.
         let onTheWay = Mutex<[ChildMessage]>([])
@@ -60,18 +60,18 @@ import Testing
         let back = onTheWay.withLock { $0 }
         #expect(back.contains(.saved(false)) && back.contains(.state(.background)), "\(back)")
         #expect(orders.read().messages.contains(.saved(false)))
-        // In the foreground nothing is saved, so no task has to say so.
+        // In the foreground no state counts as saved, so no task needs a message.
         manager.beginBackgroundTask("usual", onExpiration: { _, _ in }).end()
         #expect(atBegin.withLock { $0.isEmpty })
         begins.cancel()
     }
 
     @Test(arguments: [EAGAIN, ECONNREFUSED])
-    func `a full supervisor's link reconnects soon, and a link without a supervisor after longer and longer pauses`(number: Int32) {
+    func `a link to a full supervisor reconnects soon, and a link without a supervisor after growing pauses`(number: Int32) {
         let kernel = ScriptedKernel([:]), path = "/run/supervisor", manager = ResourceManager(source: ScriptedPressureSource())
         kernel.edit { ($0.kinds[path], $0.refusals[path]) = (.socket, number) }
         let running = Mutex<LinkLoop?>(nil)
-        // Time passes by the kernel's waits alone, and the link ends after ten seconds of it.
+        // Only the kernel's waits advance the time, and the link ends after ten seconds of that time.
         let time = Timekeeper(elapsed: {
             let now = Duration.nanoseconds(kernel.ask(\.slept))
             if now >= .seconds(10) { running.withLock { $0 }?.stop() }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import PlimsollService
 
-/// How much anybody may take of the endpoint. Time is moved by hand.
+/// Bounds on the endpoint's resources that one client may use, on a manual clock.
 @Suite struct AdminBoundsTests {
     private static func bounds(_ change: (inout AdminEndpoint.Bounds) -> Void) -> AdminEndpoint.Bounds {
         var bounds = AdminEndpoint.Bounds()
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func `half a line is waited for, but not for long`() async throws {
+    @Test func `a client that sends half a line is cut off after the time limit`() async throws {
         try await AdminFixture.run { fixture in
             let half = try fixture.client(), other = try fixture.client()
             try half.send(Array(#"{"command":"#.utf8))
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func `a silent client is not waited for, and a watcher may be silent`() async throws {
+    @Test func `a silent client is cut off, and a silent watcher is not`() async throws {
         try await AdminFixture.run { fixture in
             let silent = try fixture.client(), watcher = try fixture.client()
             #expect(try watcher.answer(to: Self.watch(60_000)).ok)
@@ -57,7 +57,7 @@ import Testing
         try await AdminFixture.run(holders: 300) { fixture in
             let slow = try fixture.client(), other = try fixture.client()
             for _ in 0..<40 { try slow.send(Array((#"{"command":"status"}"# + "\n").utf8)) }
-            // Its socket is full after some answers.
+            // The client's socket is full after some answers.
             await fixture.pass(.seconds(1)) { fixture.endpoint.counts.cutOff == 1 }
             #expect(try other.answer(to: AdminRequest(.status)).ok)
             #expect(fixture.endpoint.counts.requests < 40)
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    @Test func `a client that goes away in the middle leaves nothing behind`() async throws {
+    @Test func `a client that closes in the middle of a request leaves nothing behind`() async throws {
         try await AdminFixture.run(holders: 300) { fixture in
             let holder = SlowHolder()
             fixture.manager.register(holder)
@@ -125,7 +125,8 @@ import Testing
             await fixture.until { holder.isAsked }
             try reader.send(Array(String(repeating: #"{"command":"status"}"# + "\n", count: 40).utf8))
             _ = try reader.nextLine()
-            // Closing alone leaves a connection open while a child that another test is just starting has a copy of the descriptor.
+            // A close alone leaves the connection open while a child that another test is just starting has a copy of
+            // the descriptor.
             for client in [purger, reader] { shutdown(client.descriptor, Int32(SHUT_RDWR)) }
             holder.letGo()
             await fixture.until { fixture.endpoint.counts.untaken == 2 }

@@ -11,10 +11,10 @@ import Testing
 struct AdminFixture {
     let manager: ResourceManager
     let source: ScriptedPressureSource
-    /// The manager's clock and the endpoint's: they stand still unless moved.
+    /// The clock of the manager and of the endpoint. The clock stands still unless moved.
     let clock: ManualClock
     let endpoint: AdminEndpoint
-    /// How often the endpoint has looked at its clock: twice a turn.
+    /// The number of the endpoint's clock readings: two in each turn.
     let clockReads: ClockReads
     let directory: String
     let images = PurgeableCache<Int, [UInt8]>("images", limit: .mebibytes(4)) { _, bytes in bytes.count }
@@ -54,7 +54,7 @@ struct AdminFixture {
         }
     }
 
-    /// A directory of its own with a short path, gone afterwards.
+    /// Runs `body` with a new directory with a short path, and removes the directory afterwards.
     static func withDirectory<Result>(_ body: (String) async throws -> Result) async throws -> Result {
         let directory = NSTemporaryDirectory() + "pa-\(UUID().uuidString.prefix(8))"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
@@ -74,20 +74,21 @@ struct AdminFixture {
 
     func client() throws -> AdminClient { try AdminClient(path: path, timeLimit: .seconds(60)) }
 
-    /// Sends a line as it is, and waits for the answer.
+    /// Sends a line unchanged, and waits for the answer.
     func answer(_ line: String) throws -> AdminAnswer {
         let client = try client()
         try client.send(Array((line + "\n").utf8))
         return try client.decode(client.nextLine())
     }
 
-    /// Waits until `condition` holds; what it waits for happens on the endpoint's threads.
+    /// Waits until `condition` holds. The awaited events happen on the endpoint's threads.
     func until(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async {
         await TestSupport.until(sourceLocation: sourceLocation, condition)
     }
 
-    /// Lets time pass, again and again as the endpoint may not have seen yet what counts from then on, until `condition` holds. Each step is seen before the next
-    /// comes: on a busy machine several deadlines would pass at once.
+    /// Moves the clock step by step until `condition` holds: the endpoint may not yet have seen the start of a time
+    /// limit. Each step is seen before the next one. Otherwise, on a busy machine, several deadlines would pass at
+    /// once.
     func pass(_ step: Duration, until condition: () -> Bool) async {
         var seen = clockReads.count.load(ordering: .sequentiallyConsistent) - 2
         await until {

@@ -6,16 +6,16 @@ import Testing
 
 @testable import PlimsollService
 
-/// Whatever is sent, the service goes on, and says how much of it there was.
+/// Hostile input: the service continues with any input, and counts the hostile requests.
 @Suite struct AdminHostileTests {
-    /// What a run did; that each kind came is part of the claim.
+    /// The inputs and answers of a run. The claim includes that each kind of input occurred.
     private struct Tally {
         var kinds: Set<String> = []
         var answered = 0
     }
 
     @Test func `random input in random chunks changes nothing and stops no other client`() async throws {
-        // Chosen anew each time, and printed: set PLIMSOLL_SEED to see a failure again.
+        // A new seed each time, which is printed. Set PLIMSOLL_SEED to repeat a failure.
         let seed = ProcessInfo.processInfo.environment["PLIMSOLL_SEED"].flatMap { UInt64($0) } ?? .random(in: 0...UInt64.max)
         print("seed \(seed)")
         try await AdminFixture.run { fixture in
@@ -23,7 +23,7 @@ import Testing
             let witness = try fixture.client()
             for round in 0..<300 {
                 let client = try fixture.client()
-                // In turn: so it is certain how many of each come.
+                // In turn, so that the number of each kind is certain.
                 try Self.play(Self.kinds[round % Self.kinds.count], client, &random, &tally)
                 let status = try witness.answer(to: AdminRequest(.status))
                 #expect(status.ok, "seed \(seed), round \(round)")
@@ -34,7 +34,7 @@ import Testing
             #expect(tally.kinds.count == Self.kinds.count, "seed \(seed): \(tally.kinds)")
             #expect(counts.malformed > 50 && tally.answered > 50, "seed \(seed): \(counts)")
             #expect(counts.requests >= 300, "seed \(seed): \(counts)")
-            // Before the answer of the last.
+            // Checked before the last answer.
             #expect(fixture.manager.level == .normal, "seed \(seed)")
         }
     }
@@ -47,7 +47,7 @@ import Testing
         case "bytes":
             let bytes = (0..<Int.random(in: 1...3000, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
             try client.send(bytes + [10])
-            // At least one line is answered: it may have been several.
+            // At least one line is answered. The bytes may have formed several lines.
             if try client.decode(client.nextLine()).code == "malformed" { tally.answered += 1 }
         case "huge":
             try client.send([UInt8](repeating: UInt8(ascii: "["), count: Int.random(in: 5000...200_000, using: &random)))
@@ -57,7 +57,8 @@ import Testing
             try client.send(Array(String(repeating: isObject ? #"{"a":"# : "[", count: isObject ? min(depth, 800) : depth).utf8) + [10])
             #expect(try client.decode(client.nextLine()).error == "the line is nested; a request is one flat JSON object")
         case "mutated":
-            // Of a request that changes nothing whichever byte is hit: none of these is a letter away from one that does.
+            // A mutation of a request that changes nothing, whichever byte is hit: no such request is one letter away
+            // from a request that changes state.
             var bytes = Array(#"{"command":"explain","last":5}"#.utf8)
             for _ in 0..<Int.random(in: 1...4, using: &random) {
                 bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
@@ -79,7 +80,7 @@ import Testing
         }
     }
 
-    @Test func `many connections at once: some are served, the others refused, and none waits`() async throws {
+    @Test func `of many connections at once some are served, the others are refused, and none waits`() async throws {
         try await AdminFixture.run { fixture in
             var served = 0, refused = 0
             for _ in 0..<20 {
@@ -99,7 +100,7 @@ import Testing
     @Test func `hanging clients take all places for no longer than the bounds, and are counted`() async throws {
         var bounds = AdminEndpoint.Bounds()
         bounds.connections = 8
-        // A socket takes some 200 kB that nobody reads: a few answers of this size.
+        // A socket holds some 200 kB of unread data: a few answers of this size.
         try await AdminFixture.run(bounds: bounds, holders: 300) { fixture in
             for round in 1...3 {
                 let half = try (0..<4).map { _ in try fixture.client() }, deaf = try (0..<4).map { _ in try fixture.client() }

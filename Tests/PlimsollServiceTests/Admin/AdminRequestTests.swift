@@ -10,7 +10,7 @@ import Testing
 
 @testable import PlimsollService
 
-/// What is asked and what is answered.
+/// Requests and answers of the admin endpoint.
 @Suite struct AdminRequestTests {
     @Test func `status reports all that the manager knows`() async throws {
         try await AdminFixture.run { fixture in
@@ -46,13 +46,13 @@ import Testing
     func `heap lists the largest types of the process, and then what has grown`() async throws {
         struct Grown { var numbers = (1, 2) }
         try await AdminFixture.run { fixture in
-            // On a thread of its own: a census takes seconds where other tests take theirs.
+            // On a separate thread: a census takes seconds while other tests take theirs.
             func ask(_ line: String) async throws -> AdminAnswer {
                 try await withCheckedThrowingContinuation { done in
                     precondition(Thread.start("ask") { done.resume(with: Result { try fixture.answer(line) }) })
                 }
             }
-            // A census is read, and needs no permission for changes.
+            // A census only reads, and needs no permission for changes.
             let answer = try await ask(#"{"command":"heap","rows":5}"#), heap = try #require(answer.heap)
             #expect(answer.process == getpid() && heap.census.rows.count == 5 && heap.types > 100)
             #expect(heap.declaredBytes == 600_000)

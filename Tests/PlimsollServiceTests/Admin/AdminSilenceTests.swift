@@ -6,11 +6,11 @@ import Testing
 
 @testable import PlimsollService
 
-/// A holder whose own code blocks keeps nobody from an answer for long.
+/// Answers while the code of a purgeable blocks: no client waits long.
 @Suite(.timeLimit(.minutes(5))) struct AdminSilenceTests {
     @Test func `the endpoint continues, names the silent purgeable, and keeps the purgeable's last values`() async throws {
         var bounds = AdminEndpoint.Bounds()
-        // Time runs ahead below: nobody is to be cut off for that.
+        // The clock runs ahead below, and must cut off no client.
         bounds.idle = .seconds(100_000_000)
         try await AdminFixture.run(bounds: bounds) { fixture in
             let holder = SlowHolder()
@@ -21,7 +21,7 @@ import Testing
             let first = try fixture.client(), second = try fixture.client()
             try first.send(Array((#"{"command":"status"}"# + "\n").utf8))
             await fixture.until { holder.isAsked }
-            // What waits for the holder sees the time, not the endpoint's loop.
+            // The thread that waits for the purgeable reads the clock, not the endpoint's loop.
             await fixture.until {
                 fixture.clock.advance(by: .milliseconds(100))
                 return Self.isReadable(first)
@@ -29,7 +29,7 @@ import Testing
             let status = try #require(try first.decode(first.nextLine()).status), slow = try #require(status.holders.first { $0.name == "slow" })
             #expect(slow.unansweredSeconds ?? 0 >= 1 && slow.heldBytes == 7)
             #expect(status.holders.filter { $0.unansweredSeconds != nil }.count == 1)
-            // Nobody is waited for any more: time stands still.
+            // No answer waits for the purgeable any more: the clock stands still.
             #expect(try second.answer(to: AdminRequest(.tasks)).ok)
             #expect(try second.answer(to: AdminRequest(.caches)).caches?.first { $0.name == "images" }?.cache?.count == 4)
             let sentences = try #require(try second.answer(to: AdminRequest(.explain)).sentences)
@@ -48,7 +48,7 @@ import Testing
         async let waiting = pages.answer(.status, .init())
         await until { holder.isAsked }
         for page in [AdminPages.Page.health, .readiness, .ui] { #expect(await pages.answer(page, .init()).status != 500) }
-        // The second who asks does not wait, whatever the first does.
+        // The second request does not wait, whether or not the first one does.
         let metrics = await pages.answer(.metrics, .init()).body
         #expect(metrics.contains(#"plimsoll_cache_bytes{cache="slow"}"#))
         async let _ = clock.pass()

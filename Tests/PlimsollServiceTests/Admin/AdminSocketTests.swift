@@ -7,13 +7,13 @@ import Testing
 
 @testable import PlimsollService
 
-/// Where an admin endpoint listens, and who may come.
+/// The address of an admin endpoint, and the clients that may connect.
 @Suite struct AdminSocketTests {
     private let manager = ResourceManager(source: ScriptedPressureSource())
 
     private func endpoint(_ path: String) -> AdminEndpoint { AdminEndpoint(manager: manager, path: path) }
 
-    /// What start says if it fails.
+    /// Returns the error of a failed start; `nil` if the start succeeds.
     private func failure(_ path: String) -> AdminError? {
         do {
             try endpoint(path).start()
@@ -176,7 +176,7 @@ import Testing
             let path = directory + "/s", endpoint = endpoint(path)
             try endpoint.start()
             #expect(chmod(directory, 0o755) == 0)
-            await #expect(processExitsWith: .success, "the file's mode keeps it out") { [path = path as String] in
+            await #expect(processExitsWith: .success, "the file's mode keeps the user out") { [path = path as String] in
                 try Self.becomeNobody()
                 do throws(AdminError) {
                     _ = try AdminClient(path: path)
@@ -201,7 +201,7 @@ import Testing
         try #require(setgroups(0, nil) == 0 && setgid(65534) == 0 && setuid(65534) == 0)
     }
 
-    /// A socket's file without a socket.
+    /// Leaves a socket's file without a socket.
     private func leave(_ path: String) {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)

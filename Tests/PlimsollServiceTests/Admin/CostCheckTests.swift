@@ -26,23 +26,23 @@ struct CostCheckTests {
         return cache
     }
 
-    @Test func `a cache that counts what its values hold is about right`() throws {
+    @Test func `a cache that counts the bytes of its values has a factor of about 1`() throws {
         let check = try #require(CostCheck.of(filled(10_000) { _ in [UInt8](repeating: 1, count: 10_000) }))
         #expect(check.name == "pages" && check.entries == 64 && check.declaredBytes == 640_000)
         #expect((1...1.02).contains(check.factor) && !check.isFar, "\(check.factor)")
-        // Foundation takes a quarter more than it was asked for.
+        // Foundation allocates a quarter more than requested.
         let data = try #require(CostCheck.of(filled(10_000) { _ in Data(repeating: 1, count: 10_000) }))
         #expect((1...1.3).contains(data.factor), "\(data.factor)")
     }
 
-    @Test func `a cache whose cost is wrong is told with the factor`() throws {
+    @Test func `a cache with a wrong cost is reported with the factor`() throws {
         let little = try #require(CostCheck.of(filled(100) { _ in [UInt8](repeating: 1, count: 10_000) }))
         #expect((99...102).contains(little.factor) && little.isFar, "\(little.factor)")
         let much = try #require(CostCheck.of(filled(100_000) { _ in [UInt8](repeating: 1, count: 10_000) }))
         #expect((0.09...0.11).contains(much.factor) && much.isFar, "\(much.factor)")
     }
 
-    @Test func `all that a value alone refers to is found, and what all values share is not`() throws {
+    @Test func `memory that one value alone refers to is counted, and memory that all values share is not`() throws {
         let catalogue = Catalogue(), cache = filled(6000) { Page(catalogue, $0) }
         let check = try #require(CostCheck.of(cache))
         // 1,400 bytes of text, five arrays of 800 bytes, and their headers.

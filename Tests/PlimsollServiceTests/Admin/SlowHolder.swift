@@ -4,7 +4,8 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Lets go of memory only when a test says so, and after `block()` says what it holds only then.
+/// A purgeable whose release returns only after `letGo()`. After `block()`, reads of `heldBytes` wait for `letGo()` as
+/// well.
 final class SlowHolder: Purgeable {
     let name = "slow"
     let rebuildCost = RebuildCost.cheap

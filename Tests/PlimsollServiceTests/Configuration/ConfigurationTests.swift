@@ -83,7 +83,7 @@ import Testing
         "PLIMSOLL_DRYRUN is not a setting; did you mean PLIMSOLL_DRY_RUN?", "PLIMSOLL_FLUX_CAPACITOR_COLOUR is not a setting",
     ]
 
-    @Test func `an unknown variable is a warning with the meant one, and the others are followed`() throws {
+    @Test func `an unknown variable gives a warning with the closest name, and the others apply`() throws {
         let settings = try ServiceSettings(environment: Self.unknown)
         #expect(settings.warnings == Self.sentences && settings.logRest == .seconds(3))
         #expect(try ServiceSettings(environment: ["PLIMSOLL_SUPERVISOR": "/run/p.sock", "PLIMSOLL": "x", "OTHER": "y"]).warnings == [])
@@ -99,7 +99,7 @@ import Testing
         #expect(problems(Self.unknown.merging(["PLIMSOLL_DRY_RUN": "perhaps"]) { $1 }).map { $0.hasPrefix("dryRun (PLIMSOLL_DRY_RUN)") } == [true])
     }
 
-    @Test func `strictness refuses unknown variables, by the code and by the environment, which has the last word`() throws {
+    @Test func `strictness set by code or environment refuses unknown variables, and the environment takes precedence`() throws {
         func refused(_ more: [String: String], _ strict: Bool) -> [String] {
             do throws(ConfigurationProblem) {
                 _ = try ServiceSettings(environment: Self.unknown.merging(more) { $1 }, strict: strict)
@@ -160,7 +160,7 @@ import Testing
             provider.setValue("on", forKey: "plimsoll.dryRun")
             #expect(await until("dry run") { manager.isDryRun })
             provider.setValue("perhaps", forKey: "plimsoll.dryRun")
-            // Told of another key after it, the manager has seen what is not allowed.
+            // Once a later change of another key has arrived, the manager has seen the disallowed value.
             provider.setValue("7s", forKey: "plimsoll.shutdown.budget")
             #expect(await until("the next change") { plimsoll.settings.shutdownBudget == .seconds(7) })
             #expect(manager.isDryRun, "a value that is not allowed changes nothing")
@@ -219,7 +219,7 @@ import Testing
             await until { thumbs.limit == .mebibytes(2) }
             provider.setValue("2h", forKey: "plimsoll.shutdown.budget")
             await until { !book.entries.isEmpty }
-            // An operator's own word holds until this setting changes.
+            // A limit set by an operator holds until this setting changes.
             thumbs.limit = .mebibytes(3)
             for delay in ["1s", "2s", "3s"] {
                 provider.setValue(ConfigValue(.string(delay), isSecret: false), forKey: "plimsoll.shutdown.drainDelay")
@@ -228,7 +228,7 @@ import Testing
             #expect(plimsoll.settings.shutdownBudget == .seconds(20) && thumbs.limit == .mebibytes(3))
             provider.setValue("40s", forKey: "plimsoll.shutdown.budget")
             await until { plimsoll.settings.shutdownBudget == .seconds(40) }
-            // Contradictions leave both as they were.
+            // A contradiction leaves both settings unchanged.
             provider.setValue("41s", forKey: "plimsoll.shutdown.drainDelay")
             await until { book.entries.count >= 2 }
             #expect(plimsoll.settings.shutdownBudget == .seconds(40) && plimsoll.settings.drainDelay == .seconds(3))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PlimsollService
 
-/// By which host the pages may be asked for: a stranger's name that resolves here is refused (DNS rebinding).
+/// The hosts under which pages are served. A foreign name that resolves to this address is refused (DNS rebinding).
 @Suite struct HostRuleTests {
     private let manager = ResourceManager(source: ScriptedPressureSource())
 
@@ -46,7 +46,7 @@ import Testing
         async
     {
         let pages = pages()
-        // A census for each host would take long; HeapPageTests has it.
+        // A census for each host would take long. HeapPageTests covers the heap page.
         for page in AdminPages.Page.allCases where page != .heap {
             let answer = await pages.answer(
                 page, .init(method: page.isChange ? "POST" : "GET", query: ["level": "normal"], host: host))
@@ -61,7 +61,7 @@ import Testing
     func `any other host gets no answer, and changes nothing`(host: String) async {
         let pages = pages()
         for page in AdminPages.Page.allCases where !page.isCheck {
-            // As a page under that very name would ask: to its browser it is the same site.
+            // The request of a page under the same name: for the browser this is the same site.
             let answer = await pages.answer(
                 page,
                 .init(

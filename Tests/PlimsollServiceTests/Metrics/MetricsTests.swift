@@ -10,7 +10,7 @@ import Testing
 @testable import PlimsollService
 
 @Suite(.timeLimit(.minutes(5))) struct MetricsTests {
-    /// A manager with something of everything.
+    /// Returns a manager with at least one part of each kind.
     private func manager() -> ResourceManager {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let cache = PurgeableCache<Int, Int>("pages \"hot\"\nnew\\old", limit: .kibibytes(64), cost: { _, _ in 100 })
@@ -36,7 +36,7 @@ import Testing
         #expect(Set(named).count == named.count && named.count > 18 && text.hasSuffix("\n"))
         #expect(lines.contains("plimsoll_level 0") && lines.contains("plimsoll_tasks{state=\"running\"} 0"))
         #expect(lines.contains(#"plimsoll_cache_requests_total{cache="pages \"hot\"\nnew\\old",result="hit"} 1"#))
-        // What has no limit is said by saying nothing.
+        // A limiter without a limit has no line.
         #expect(text.contains(#"plimsoll_admissions_limit{limiter="render"}"#) && !text.contains(#"plimsoll_admissions_limit{limiter="web"}"#))
         #expect(lines.contains(#"plimsoll_requests_shed_total{limiter="web",priority="sheddable",when="at_once"} 1"#))
         #expect(lines.contains(#"plimsoll_admissions_total{limiter="web",priority="critical"} 1"#))
@@ -52,7 +52,8 @@ import Testing
             #expect(family.name.hasSuffix("_total") == (family.kind == .counter), "\(family.name)")
             #expect(!["_ms", "_kb", "_mb", "_percent", "_us"].contains { family.name.hasSuffix($0) }, "\(family.name)")
             #expect(!family.help.isEmpty)
-            // What keeps a table of labels for each name, as a registry of Prometheus does, takes one set of them.
+            // A registry with one table of labels for each name, such as Prometheus's, accepts one set of labels for
+            // each name.
             #expect(Set(family.points.map { $0.labels.map(\.name) }).count <= 1, "\(family.name)")
         }
     }
@@ -64,7 +65,7 @@ import Testing
         #expect(bytes.points.map(\.value) == [150])
     }
 
-    /// Holds memory that no pressure makes it release.
+    /// A purgeable that releases no memory under pressure.
     private final class Fixed: Purgeable {
         let name = "fixed"
         let rebuildCost = RebuildCost.precious
@@ -82,7 +83,7 @@ import Testing
         manager.isDryRun = true
         let cache = PurgeableCache<Int, Int>("pages", cost: { _, _ in 100 << 20 })
         manager.register(cache)
-        // Held, but not to be had under pressure; and volatile pages, which `available` counts as free.
+        // A purgeable that releases nothing under pressure, and volatile pages, which `available` counts as free.
         manager.register(Fixed())
         manager.register(VolatileCache<Int, [UInt8]>("thumbs"))
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -96,7 +97,7 @@ import Testing
             #expect(await ratios(used: 300, 0) == [0.3, 0.3])
             #expect(await ratios(used: 300, 4) == [0.7, 0.3], "a cache has filled what was idle")
             #expect(await ratios(used: 500, 4) == [0.9, 0.5], "load has come on top")
-            // Caches that say they hold more than is used leave nothing rather than less.
+            // Caches that report more bytes than the usage give 0, not a negative ratio.
             #expect(await ratios(used: -200, 4) == [0.2, 0])
             group.cancelAll()
             try await group.waitForAll()
@@ -124,7 +125,7 @@ import Testing
         #expect(values == [0, 4096, 0.2])
     }
 
-    @Test func `the end of the run before is said once it is known, and stays one series`() async throws {
+    @Test func `the end of the previous run is reported once known, and stays one series`() async throws {
         let store = MemoryStateStore()
         for (end, isKilled) in [("none", true), ("failed_launch", false), ("clean", true)] {
             let manager = ResourceManager(source: ScriptedPressureSource())
@@ -144,7 +145,7 @@ import Testing
         next.lifecycle.countLaunches(in: store)
         _ = next.lifecycle.preservation.restore()
         #expect(next.status.lifecycle.previousRun == "crashed")
-        // Without a count of launches the end is unknown, and that is said.
+        // Without a count of launches the end is reported as unknown.
         let bare = ResourceManager(source: ScriptedPressureSource())
         _ = bare.lifecycle.preservation.restore()
         #expect(PrometheusText.render(bare.status).contains("plimsoll_previous_run_info{end=\"unknown\"} 1"))

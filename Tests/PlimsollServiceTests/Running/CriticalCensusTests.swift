@@ -10,7 +10,7 @@ import Testing
 
 /// A census of the heap when memory becomes critical.
 @Suite(.timeLimit(.minutes(5))) struct CriticalCensusTests {
-    /// A census, a clock, what is logged, and what is recorded.
+    /// A census, a clock, the log, and the records.
     private final class Fixture: TurnRecorder {
         let manager = ResourceManager(source: ScriptedPressureSource()), recorded = Mutex<[RecordedCensus.Row]>([])
         let book = LogBook(), taken = Counter(), now = Mutex(Duration.zero), failure = Mutex<HeapCensusError?>(nil)
@@ -51,7 +51,7 @@ import Testing
         #expect(fixture.taken.value == 2)
     }
 
-    @Test func `without room for a census there is none, and the next may come at once`() async {
+    @Test func `without room for a census none is taken, and the next attempt may follow at once`() async {
         let fixture = Fixture(), census = fixture.census
         census.begin(room: CriticalCensus.headroom.bytes - 1)
         census.begin(room: -5)
@@ -74,7 +74,7 @@ import Testing
         #expect(fixture.taken.value == 2)
     }
 
-    @Test func `a census that fails is told with the reason`() async {
+    @Test func `a census that fails is logged with the reason`() async {
         let fixture = Fixture()
         fixture.failure.withLock { $0 = HeapCensusError("cannot take a census because of a test") }
         fixture.census.begin(room: nil)

@@ -8,7 +8,7 @@ import Testing
 @testable import PlimsollLifecycle
 @testable import PlimsollService
 
-/// Keeps what is logged.
+/// A list of the logged entries.
 final class LogBook: Sendable {
     struct Entry: Sendable {
         var level: Logger.Level
@@ -44,7 +44,7 @@ final class LogBook: Sendable {
         PressureEvent(id: id, level: level, previous: previous, shortfall: ByteCount.mebibytes(3).bytes, timeLeft: nil, evidence: .headroom)
     }
 
-    @Test func `a rise is a warning, once in a while for each level, with the number left out; a fall is a notice`() {
+    @Test func `a rise of the level is a warning at intervals, with the number left out, and a fall is a notice`() {
         let book = LogBook(), manager = ResourceManager(source: ScriptedPressureSource()), now = Mutex(Duration.zero)
         let log = ManagerLog(book.logger, rest: .seconds(60), clock: { now.withLock { $0 } })
         let levels: [(Int, PressureLevel)] = [
@@ -120,7 +120,7 @@ final class LogBook: Sendable {
         #expect(book.entries.map(\.message) == ["started to refuse requests: memory is short", "stopped refusing requests: 3 refused in 2 s"])
         #expect(book.entries.allSatisfy { $0.level == .notice && $0["shedder"] == "front" } && book.entries.first?["extent"] == "open, quarter")
         #expect(book.entries.last?["refused"] == "3 sheddable" && book.entries.last?["reason"] == "3 arrivals" && book.entries.last?["took"] == "2 s")
-        // Two that were over before any poll.
+        // Two shortages that ended before any poll.
         for _ in 0..<2 { shortage(of: 1, polls: false) }
         log.poll()
         #expect(book.entries.count == 3 && book.entries.last?.message == "stopped refusing requests: 2 refused in 4 s, in 2 shortages")
@@ -130,7 +130,7 @@ final class LogBook: Sendable {
         let book = LogBook(), source = ScriptedPressureSource()
         var settings = ServiceSettings()
         (settings.shutdownBudget, settings.notifiesServiceManager) = (.milliseconds(200), false)
-        // Nothing is done about it: on a busy machine the task would have been given up for want of memory before the shutdown.
+        // No ladder: on a busy machine the ladder would have given up the task for lack of memory before the shutdown.
         let manager = ResourceManager(source: source, policy: PressurePolicy(ladder: .none))
         let plimsoll = ResourceService(manager, settings: settings, logger: book.logger)
         let stuck = manager.beginBackgroundTask("stuck") { _, _ in }

@@ -8,7 +8,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What happens, in the order in which it does.
+/// The events of a run, in order.
 final class Events: Sendable {
     private let all = Mutex<[String]>([])
     func add(_ event: String) { all.withLock { $0.append(event) } }
@@ -16,11 +16,11 @@ final class Events: Sendable {
 }
 
 extension LogBook {
-    /// Whether the budget of a shutdown runs.
+    /// True if the start of a shutdown is logged.
     var isShuttingDown: Bool { entries.contains { $0.message == "started to shut down" } }
 }
 
-/// Something that has come about.
+/// A condition that a test sets.
 final class Flag: Sendable {
     private let value = Mutex(false)
     var isSet: Bool { value.withLock { $0 } }
@@ -29,7 +29,7 @@ final class Flag: Sendable {
 
 /// A manager's service in a group.
 @Suite(.timeLimit(.minutes(5))) struct ServiceGroupTests {
-    /// Serves until it is shut down gracefully.
+    /// Serves until a graceful shutdown.
     struct Server: Service {
         let events: Events
         var onShutdown: @Sendable () -> Void = {}
@@ -71,7 +71,7 @@ final class Flag: Sendable {
         ResourceService(ResourceManager(source: ScriptedPressureSource(), time: time), settings: settings, logger: logger)
     }
 
-    /// Runs the group of these until `until` holds, then shuts it down.
+    /// Runs a group of `services` until `until` holds, then shuts the group down.
     private func run(_ services: [any Service], until: @Sendable @escaping () -> Bool) async throws {
         let group = group(services)
         try await withThrowingTaskGroup(of: Void.self) { tasks in
@@ -116,9 +116,10 @@ final class Flag: Sendable {
         clock.advance(by: .seconds(149))
         #expect(events.list.isEmpty)
         clock.advance(by: .seconds(1))
-        // Time stands still until both have been asked and the one has ended, however late a busy machine's threads come.
+        // The clock stands still until both have been asked and one has ended, however late the threads of a busy
+        // machine run.
         await until { !good.isActive && events.list.count >= 2 }
-        // The last 2 s are for what is given up to come to its end.
+        // In the last 2 s the given-up tasks may end.
         clock.advance(by: .seconds(148))
         try await shutdown
         let report = try #require(manager.shutdownReport)
@@ -132,17 +133,17 @@ final class Flag: Sendable {
 
     // MARK: Tasks of three shapes
 
-    /// Where the work of a background task runs.
+    /// The place where the work of a background task runs.
     enum Shape: CaseIterable, Sendable {
-        /// In the `run()` of a service, which awaits it.
+        /// In the `run()` of a service, which awaits the work.
         case awaited
         /// In a task that no service knows.
         case detached
-        /// In a task of a service, which is told of the shutdown before it waits for the task.
+        /// In a task of a service, which is notified of the shutdown before the wait for the task.
         case owned
     }
 
-    /// A service with a background task that goes on until it is cancelled or `isDone` holds.
+    /// A service with a background task that runs until cancelled or until `isDone` holds.
     struct Exporter: Service {
         let manager: ResourceManager
         let events: Events
@@ -230,7 +231,7 @@ final class Flag: Sendable {
         await until { book.isShuttingDown }
         clock.advance(by: .seconds(150))
         await until { events.list == ["asked"] && !ends.isActive }
-        // Given up 2 s before the end; services are cancelled a second later.
+        // The task is given up 2 s before the end. Services are cancelled a second later.
         clock.advance(by: .seconds(148))
         await until { !stuck.isActive }
         #expect(events.list == ["asked"])
@@ -253,7 +254,7 @@ final class Flag: Sendable {
         await group.triggerGracefulShutdown()
         await until { book.isShuttingDown }
         running.cancel()
-        // Time stands still.
+        // The clock stands still.
         _ = try? await running.value
         await until { events.list.last == "ended" }
         #expect(Set(events.list) == ["working", "asked, shutdown", "ended"] && manager.shutdownReport?.asked == 1)
@@ -271,7 +272,7 @@ final class Flag: Sendable {
 
     @Test func `a drain delay keeps the others serving while the process already reports not ready`() async throws {
         var settings = ServiceSettings()
-        // Longer than anybody waits: it is over once it has been seen.
+        // Longer than any test waits: the delay ends once the test has seen it.
         settings.drainDelay = .seconds(600)
         let plimsoll = service(settings), manager = plimsoll.manager, events = Events()
         let beacon = HurriedBeacon(beacon: plimsoll.shutdownBeacon) { events.list.contains("not ready, serving") }

@@ -10,7 +10,7 @@ import Testing
 @testable import PlimsollLinux
 @testable import PlimsollService
 
-/// What the process tells its service manager: the other end is the supervisor's own socket for such words.
+/// Messages from the process to its service manager. The other end is the supervisor's socket for notifications.
 @Suite(.timeLimit(.minutes(5))) final class ServiceManagerTests {
     private let directory = NSTemporaryDirectory() + "plimsoll-service-\(UUID().uuidString.prefix(8))"
     private let socket: NotifySocket
@@ -22,7 +22,7 @@ import Testing
 
     deinit { try? FileManager.default.removeItem(atPath: directory) }
 
-    /// What was said since the last call.
+    /// Returns the messages since the last call.
     private func said() -> [NotifyMessage] {
         var messages: [NotifyMessage] = []
         while let notice = socket.receive() { messages.append(notice.message) }
@@ -55,7 +55,7 @@ import Testing
         #expect(try serviceManager(["WATCHDOG_USEC": "0"]).watchdogInterval == nil && serviceManager(["WATCHDOG_USEC": "x"]).watchdogInterval == nil)
     }
 
-    /// A source whose first reading comes when it is let.
+    /// A source whose first reading comes when the test permits.
     private struct LateSource: PressureSource {
         let script = ScriptedPressureSource()
         let isAsked = Parker(), mayRead = Parker()
@@ -104,7 +104,7 @@ import Testing
         var messages: [NotifyMessage] = []
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
-            // Until the first reading has come, too, which is news.
+            // Waits for the first reading as well, which is sent as news.
             await until {
                 messages += said()
                 return !messages.isEmpty && manager.memoryStatus != nil
@@ -116,14 +116,14 @@ import Testing
             let now = said()
             #expect(now.first?.isAlive == true && now.last?.status?.contains("1 background task: export\u{FFFD}\u{FFFD} 40 %") == true)
             link.poll()
-            // Nothing new but that it is alive.
+            // Nothing new except a life sign.
             #expect(said().map(\.status) == [nil])
             export.progress(completed: .max, total: 3)
             link.poll()
             #expect(said().last?.status?.contains(" 100 %") == true)
             manager.beginShutdown(within: .seconds(600))
             link.stopping(within: .seconds(600))
-            // While others drain, which comes before the tasks' turn, the service manager's patience is not to end.
+            // While other services drain, before the tasks' turn, the service manager must not lose patience.
             let first = said()
             #expect(first.count == 1 && first[0].isStopping && first[0].status?.hasPrefix("shutting down") == true)
             #expect(first[0].timeoutExtension == .seconds(601))
@@ -136,13 +136,13 @@ import Testing
 
     @Test func `the last status sent by any thread is the newest one`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
-        // What a full queue had no room for is sent with the next poll.
+        // A message that found the queue full is sent with the next poll.
         let link = ServiceManagerLink(manager, try serviceManager()) { _ in }
         for round in 0..<300 {
             let task = manager.beginBackgroundTask("export \(round)") { task, _ in task.end() }
             let crew = (0..<3).map { _ in Thread { link.poll() } }
             for thread in crew { thread.start() }
-            // One of them may be between polling and sending.
+            // One of the threads may be between polling and sending.
             task.progress(completed: 1, total: 2)
             link.poll()
             blockUntil { crew.allSatisfy(\.isFinished) }
@@ -164,17 +164,17 @@ import Testing
         link.poll()
         let messages = said()
         #expect(messages.contains { $0.isStopping && $0.status != nil } && messages.contains { $0.isAlive })
-        // While it stays full, it is tried again: at once would be too soon.
+        // While the queue stays full, the link tries again after a pause.
         fill()
         let complaints = Mutex(0)
         let patient = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { _ in complaints.withLock { $0 += 1 } }
         let took = ContinuousClock().measure { patient.poll() }
         #expect(took >= .milliseconds(100) && complaints.withLock { $0 } == 1)
-        // Somebody takes what lies there a moment after it was found full.
+        // A reader empties the queue a moment after the link found the queue full.
         let poller = Thread { link.poll() }
         poller.start()
         var received: [NotifyMessage] = []
-        await until("the word that it is alive") {
+        await until("the life sign") {
             received += said()
             return poller.isFinished
         }
@@ -182,7 +182,7 @@ import Testing
         #expect(received.contains { $0.isAlive })
     }
 
-    @Test func `no more time is asked for without a background task alive`() throws {
+    @Test func `a shutdown asks for no more time without a live background task`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let link = ServiceManagerLink(manager, try serviceManager()) { Issue.record("\($0)") }
         link.stopping(within: .seconds(5))
@@ -203,12 +203,12 @@ import Testing
     }
 }
 
-/// State that a service manager keeps from one run to the next.
+/// State that the service manager keeps from one run to the next.
 @Suite(.timeLimit(.minutes(5))) final class ServiceManagerStateTests {
     private let directory = NSTemporaryDirectory() + "plimsoll-kept-\(UUID().uuidString.prefix(8))"
     private let socket: NotifySocket
     private let serviceManager: ServiceManager
-    /// What the service manager has: names and files.
+    /// The names and files that the service manager keeps.
     private var kept: [(name: String, file: KeptDescriptor)] = []
 
     init() throws {
@@ -228,7 +228,7 @@ import Testing
         }
     }
 
-    /// The next run: files of its own for what was kept.
+    /// Returns the store of the next run, with separate files for the kept descriptors.
     private func nextRun() -> ServiceManagerStateStore {
         listen()
         return ServiceManagerStateStore(serviceManager, inherited: kept.map { ($0.name, dup($0.file.file)) })
@@ -250,7 +250,7 @@ import Testing
         #expect(kept.count == 1 && kept[0].name.hasSuffix(#"cart%20of%0A"Zo%C3%AB"%3A%20100%25"#))
     }
 
-    @Test func `a run that ended between handing over the new state and dropping the old leaves the new`() throws {
+    @Test func `a run that ends after storing the new state and before dropping the old one leaves the new state`() throws {
         let store = nextRun()
         try store.write("cart", [1])
         listen()

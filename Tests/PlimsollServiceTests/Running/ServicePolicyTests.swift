@@ -7,7 +7,7 @@ import Testing
 
 @testable import PlimsollService
 
-/// Runs a service with these settings until its first reading, and returns what it logged.
+/// Runs a service with these settings until the first reading, and returns the log.
 private func logged(by settings: ServiceSettings) async throws -> [LogBook.Entry] {
     let source = ScriptedPressureSource(), book = LogBook()
     let service = ResourceService(ResourceManager(source: source), settings: settings, logger: book.logger)
@@ -21,7 +21,7 @@ private func logged(by settings: ServiceSettings) async throws -> [LogBook.Entry
     return book.entries
 }
 
-/// A program that links this product still runs managers that no service surrounds.
+/// Managers that run without a service, in a program that links this product.
 @Suite struct PlainManagerTests {
     @Test func `a manager that runs alone has no log, no link and no admin socket, although this product is linked`() async throws {
         let source = ScriptedPressureSource(), manager = ResourceManager(source: source), book = LogBook()
@@ -35,7 +35,7 @@ private func logged(by settings: ServiceSettings) async throws -> [LogBook.Entry
             group.cancelAll()
             try await group.waitForAll()
         }
-        // The service would have said that it begins, and that it can't listen there.
+        // A service would have logged the start and the failure to listen.
         #expect(book.entries.isEmpty)
         _ = service
     }
@@ -58,7 +58,7 @@ private func logged(by settings: ServiceSettings) async throws -> [LogBook.Entry
         #expect(entries.first?["reason"]?.contains("/nowhere/plimsoll.box: the directory does not exist") == true, "\(entries)")
     }
 
-    @Test func `the next run warns of an end without notice, and says where its story is`() async throws {
+    @Test func `the next run warns of an end without notice, and names the command that shows the record`() async throws {
         let folder = FileManager.default.temporaryDirectory.path + "/plimsoll-box-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
@@ -67,7 +67,7 @@ private func logged(by settings: ServiceSettings) async throws -> [LogBook.Entry
         let warnings = { (entries: [LogBook.Entry]) in entries.filter { $0.message == "the previous run did not end in good order" } }
         #expect(try await warnings(logged(by: settings)).isEmpty)
         #expect(try await warnings(logged(by: settings)).isEmpty, "after an end in good order")
-        // As a kill leaves the file: without the mark of the end.
+        // The file as a kill leaves it: without the mark of the end.
         let file = try #require(FileHandle(forUpdatingAtPath: folder + "/plimsoll.box"))
         try file.seek(toOffset: 2048)
         try file.write(contentsOf: Data([0, 0, 0, 0]))
@@ -78,7 +78,7 @@ private func logged(by settings: ServiceSettings) async throws -> [LogBook.Entry
         #expect(entries.first?["details"] == "plimsoll autopsy \(folder)/plimsoll.box")
     }
 
-    @Test func `the black box lies where the service manager says, or where the setting says`() throws {
+    @Test func `the black box lies in the service manager's directory, or at the path of the setting`() throws {
         func standard(_ variables: [String: String]) -> String? { ServiceSettings.standardBlackBox { variables[$0] } }
         #expect(standard([:]) == nil && standard(["RUNTIME_DIRECTORY": ""]) == nil && standard(["RUNTIME_DIRECTORY": "run"]) == nil)
         #expect(standard(["STATE_DIRECTORY": "/var/lib/shop"]) == nil, "a write to a mapped file on a disk may block")

@@ -10,7 +10,7 @@ import Testing
 @testable import PlimsollHeap
 @testable import PlimsollService
 
-/// A census of the heap over HTTP, and two at a time.
+/// Censuses of the heap over HTTP, one alone and two at a time.
 @Suite(.timeLimit(.minutes(5))) struct HeapPageTests {
     private let pages = AdminPages(ResourceManager(source: ScriptedPressureSource()))
 
@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(.needs(allocation_count_works() && VolatileMemory.isSupported, "a sanitizer is in front of malloc, or no memory can be volatile"))
-    func `volatile memory is no part of what purgeables declare on the heap`() async throws {
+    func `volatile memory is no part of the heap bytes that purgeables declare`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), cache = VolatileCache<Int, [UInt8]>("tiles")
         for key in 0..<8 { cache.insert([UInt8](repeating: 1, count: 1 << 20), forKey: key) }
         let registrations = [
@@ -36,7 +36,7 @@ import Testing
         withExtendedLifetime(registrations) {}
     }
 
-    @Test func `a page of another site gets none, and a number of types that is none is refused`() async {
+    @Test func `a page of another site gets no census, and an invalid number of types is refused`() async {
         for site in ["cross-site", "same-site", ""] {
             #expect(await pages.answer(.heap, .init(fetchSite: site)).status == 403, "\(site)")
         }
@@ -50,7 +50,7 @@ import Testing
         let nothing = HeapCensus(
             way: .chunks, rows: [], namedBytes: 0, ownedBytes: 0, unnamedBytes: 0, freeBytes: 0, lostBytes: 0, processorSeconds: 0)
         let first = HeapHistory(time: .machine) {
-            // Another client asks meanwhile.
+            // Another client asks for a census meanwhile.
             let other = history.withLock { $0 }
             do throws(AdminRefusal) { _ = try other?.take(rows: 1, declared: 0) } catch { second.withLock { $0 = error } }
             return nothing

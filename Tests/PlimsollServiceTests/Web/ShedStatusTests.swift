@@ -140,7 +140,7 @@ struct ShedStatusTests {
         let policy = try #require(first.headers["content-security-policy"])
         #expect(policy.hasPrefix("default-src 'none'; ") && !policy.contains("unsafe") && !policy.contains("*"))
         #expect(first.body.contains("<title>a &lt;b&gt;&quot;&amp;</title>"))
-        // The name of the language that charts are drawn in is no address that anybody asks for.
+        // The namespace of SVG is no address that a browser requests.
         let text = first.body.replacing("http://www.w3.org/2000/svg", with: "")
         for outside in ["http:", "https:", "//cdn", "src=", "@import", "url(", "eval(", "innerHTML", "style=", "onclick"] {
             #expect(!text.contains(outside), "\(outside)")

@@ -6,11 +6,11 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What a shedder decides, without a framework, a clock or a manager.
+/// The decisions of a shedder, without a framework, a clock or a manager.
 struct ShedTests {
     private func shedder(limit: Int? = nil, seed: UInt64 = 7) -> RequestShedder { RequestShedder(policy: SheddingPolicy(limit: limit, seed: seed)) }
 
-    /// How many of `count` requests that end at once are admitted.
+    /// Returns the number of admitted requests among `count` requests that end at once.
     private func admitted(_ count: Int, _ priority: RequestPriority, by shedder: RequestShedder) -> Int {
         (0..<count).reduce(0) { admitted, _ in
             guard shedder.begin(priority) == nil else { return admitted }
@@ -49,7 +49,7 @@ struct ShedTests {
             policy[.normal, .half] = .init(arrivals: share)
             let shedder = RequestShedder(policy: policy)
             shedder.quiesce(to: .narrowed(to: .half))
-            // Two kinds of request that alternate: refusing is no matter of the kind.
+            // Two kinds of request that alternate: refusals do not depend on the kind.
             var kinds = [0.0, 0.0], recent: [Bool] = [], worst = 0.0
             for number in 0..<2000 {
                 let isAdmitted = admitted(1, .normal, by: shedder) == 1
@@ -66,7 +66,7 @@ struct ShedTests {
         if !hasChosenSeed { #expect(stretches > 100_000, "the property was never exercised") }
     }
 
-    @Test func `a fixed seed decides alike, and another seed otherwise`() {
+    @Test func `shedders with one seed decide alike, and with another seed differently`() {
         func decisions(_ seed: UInt64) -> [Int?] {
             var policy = SheddingPolicy(seed: seed)
             policy[.normal, .quarter] = .init(arrivals: 0.5, concurrency: 0.25)
@@ -117,7 +117,7 @@ struct ShedTests {
         #expect([running(.critical), running(.normal), running(.sheddable)] == [50, 12, 0])
     }
 
-    @Test func `shares without a limit are of the concurrency before the shortage`() {
+    @Test func `without a limit, shares refer to the concurrency before the shortage`() {
         let shedder = shedder()
         for _ in 0..<40 { #expect(shedder.begin(.normal) == nil) }
         for _ in 0..<40 { shedder.end() }
@@ -128,7 +128,7 @@ struct ShedTests {
         #expect(shedder.begin(.critical) == nil)
         shedder.quiesce(to: .open)
         #expect(shedder.statistics.limit == .max && shedder.begin(.sheddable) == nil)
-        // What it is used to counts anew, from what runs.
+        // The usual concurrency is counted anew, from the running requests.
         shedder.quiesce(to: .narrowed(to: .half))
         #expect(shedder.statistics.limit == 11)
     }
@@ -184,7 +184,7 @@ struct ShedTests {
                                 shedder.end()
                             } else if shedder.begin(.allCases.randomElement(using: &random) ?? .normal) == nil {
                                 mine += 1
-                                // Relaxed: counted here and read when all have ended.
+                                // Relaxed: counted here, and read once all tasks have ended.
                                 seen.admitted.add(1, ordering: .relaxed)
                                 seen.most.max(shedder.statistics.running, ordering: .relaxed)
                             }
@@ -193,14 +193,14 @@ struct ShedTests {
                     }
                 }
             }
-            // Each of the others may be just being turned away, and is counted for that moment.
+            // Each other caller may be in the middle of a refusal, and counts for that moment.
             #expect(seen.most.load(ordering: .relaxed) <= 23, "seed \(seed)")
             #expect(shedder.statistics.running == 0 && shedder.statistics.admitted == UInt64(seen.admitted.load(ordering: .relaxed)), "seed \(seed)")
             #expect(shedder.statistics.refused > 0, "the limit was never met")
         }
     }
 
-    @Test func `a senseless policy is refused with the allowed values`() {
+    @Test func `an invalid policy is refused with the allowed values`() {
         var policy = SheddingPolicy(limit: 0)
         #expect(policy.problem == "limit is 0, allowed is 1 and more, or nil for no limit")
         policy.limit = nil

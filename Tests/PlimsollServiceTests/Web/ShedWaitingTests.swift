@@ -6,15 +6,15 @@ import Testing
 
 @testable import PlimsollService
 
-/// Requests that wait for a moment while memory is short.
+/// Requests that wait for a short time while memory is short.
 struct ShedWaitingTests {
-    /// Time that passes when a test says so.
+    /// A clock that a test moves.
     private final class WaitClock: Sendable {
         let now = Mutex(Duration.zero)
         private let sleepers = Mutex<[CheckedContinuation<Void, Never>]>([])
 
         func rest() async {
-            // Cancelled or not, it rests until `passPatience`: what comes too late must do no harm.
+            // Cancelled or not, the sleeper rests until `passPatience`: a late end of the sleep must do no harm.
             await withCheckedContinuation { continuation in sleepers.withLock { $0.append(continuation) } }
         }
         var count: Int { sleepers.withLock { $0.count } }
@@ -83,7 +83,7 @@ struct ShedWaitingTests {
         clock.passPatience()
     }
 
-    @Test func `a request thinned out by arrivals is refused at once`() async {
+    @Test func `a request refused by its share of arrivals does not wait`() async {
         let shedder = shedder()
         shedder.quiesce(to: .narrowed(to: .quarter))
         var refused = 0
@@ -110,7 +110,7 @@ struct ShedWaitingTests {
         await waiters(shedder, 1)
         task.cancel()
         #expect(await task.value != nil && shedder.waiting == 0)
-        // And one that was cancelled before.
+        // A request cancelled before the wait.
         let late = Task {
             try? await untilCancelled()
             return await shedder.admit(.sheddable)
@@ -133,7 +133,7 @@ struct ShedWaitingTests {
         let hasty = shedder { $0.patience = .zero }
         hasty.quiesce(to: .narrowed(to: .least))
         #expect(await hasty.admit(.sheddable)?.reason == .arrivals)
-        // A limit of its own is no shortage, and a process that is held takes nothing on: both refuse at once.
+        // A limit of the shedder is no shortage, and a held process accepts no work: both refuse at once.
         let full = shedder { $0.limit = 1 }
         #expect(full.begin(.normal) == nil)
         #expect(await full.admit(.normal)?.reason == .concurrency)
@@ -167,7 +167,7 @@ struct ShedWaitingTests {
                         for step in 0..<20 {
                             if task == 0 { shedder.quiesce(to: .narrowed(to: QuiesceExtent.Share.allCases[(step + Int(seed)) % 4])) }
                             guard await shedder.admit(task % 3 == 0 ? .critical : .normal) == nil else { continue }
-                            // Relaxed: counted here and read when all have ended.
+                            // Relaxed: counted here, and read once all tasks have ended.
                             admitted.count.add(1, ordering: .relaxed)
                             await giveWay()
                             shedder.end()

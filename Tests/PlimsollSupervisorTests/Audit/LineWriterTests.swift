@@ -18,7 +18,7 @@ import Testing
         return (ends[0], ends[1])
     }
 
-    /// Both ends of a pipe with the smallest room.
+    /// Returns both ends of a pipe with the smallest capacity.
     private func narrowPipe() -> (read: Int32, write: Int32) {
         let ends = widePipe()
         // F_SETPIPE_SZ, which the overlay lacks.
@@ -28,7 +28,7 @@ import Testing
 
     private func lines(_ text: [UInt8]) -> [String] { String(decoding: text, as: UTF8.self).split(separator: "\n").map(String.init) }
 
-    /// All that `file` gives until its end.
+    /// Returns all bytes of `file` until the end.
     private func all(_ file: Int32) -> [UInt8] {
         var text: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 65_536)
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `lines into an unread pipe hold up no writer, and dropped lines are counted once the pipe is read`() async throws {
+    @Test func `lines into an unread pipe delay no writer, and dropped lines are counted once the pipe is read`() async throws {
         let (reader, writer) = narrowPipe(), total = 20_000
         let dropped = Mutex(0)
         let log = try #require(
@@ -60,7 +60,8 @@ import Testing
         close(reader)
         let read = text.withLock { lines($0) }
         let lost = dropped.withLock { $0 }
-        // Told in more than one line where the thread was late: then some lines find room again before the pipe is full.
+        // A late thread reports the loss in more than one line: then some lines find room again before the pipe is
+        // full.
         let reported = read.filter { $0.hasPrefix("lost ") }.compactMap { Int($0.dropFirst(5)) }
         #expect(lost > 0 && reported.reduce(0, +) == lost, "\(reported)")
         let kept = read.filter { $0.hasPrefix("line ") }.compactMap { Int($0.dropFirst(5)) }
@@ -92,7 +93,7 @@ import Testing
         close(reader)
     }
 
-    @Test func `a file that takes nothing is reported once`() async throws {
+    @Test func `a file that takes no bytes is reported once`() async throws {
         let file = open("/dev/full", O_WRONLY | O_CLOEXEC)
         let reported = Mutex<[LineWriter.Trouble]>([])
         let log = try #require(
@@ -105,7 +106,7 @@ import Testing
         #expect(reported.withLock { $0 } == [.failed(ENOSPC)])
     }
 
-    @Test func `a record after a former run's torn line gets a line alone`() throws {
+    @Test func `a record after a former run's torn line gets a separate line`() throws {
         let path = "\(directory.path)/journal"
         defer { unlink(path) }
         let file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
@@ -130,9 +131,9 @@ import Testing
         #expect("\(error!)".contains("a FIFO needs its reader first"))
     }
 
-    // MARK: What is told
+    // MARK: Reported lines
 
-    @Test func `lines of a kind are reported a few times, and then counted`() {
+    @Test func `lines of a kind are reported a few times, and then only counted`() {
         var pacer = ComplaintPacer()
         func admits(_ number: Int, _ unit: String = "web", _ text: String = "is refused", at now: Duration) -> Bool {
             pacer.admits("process \(number) \(text)", of: unit, at: now)
@@ -143,7 +144,7 @@ import Testing
         #expect(pacer.nextDue == .seconds(31) && overdue(at: .seconds(30)).isEmpty)
         #expect(overdue(at: .seconds(31)) == ["web: withheld 995 more lines like this: process 999 is refused"])
         #expect(pacer.nextDue == nil && admits(0, at: .seconds(32)))
-        // What is withheld at the end is told then.
+        // Lines withheld at the end are reported then.
         for number in 0..<10 { _ = admits(number, at: .seconds(33)) }
         #expect(overdue(at: .seconds(34), isOver: true) == ["web: withheld 6 more lines like this: process 9 is refused"])
     }

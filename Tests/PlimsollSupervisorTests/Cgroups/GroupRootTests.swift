@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollSupervisor
 
 @Suite struct GroupRootTests {
-    /// A directory that looks like a group, as the kernel would show it.
+    /// Creates a directory that looks like a group of the kernel.
     private func fixture(_ files: [String: String]) throws -> String {
         let directory = "\(Workbench.directory)/\(Workbench.prefix())"
         try #require(mkdir(directory, 0o755) == 0)
@@ -34,7 +34,7 @@ import Testing
     ]
 
     @Test(.needs(Workbench.found.parents[.unified] != nil, "no group can be made here"))
-    func `the next supervisor removes a killed supervisor's probe, and leaves one of a longer prefix`() throws {
+    func `the next supervisor removes a killed supervisor's probe, and leaves a probe of a longer prefix`() throws {
         let prefix = Workbench.prefix(), parent = try #require(Workbench.found.parents[.unified])
         // No process has so large a number (PID_MAX_LIMIT is 2^22).
         let left = "\(parent)/\(prefix)-99999999-probe", other = "\(parent)/\(prefix)-a-99999999-probe"
@@ -61,7 +61,7 @@ import Testing
         #expect(text(path + "/cgroup.kill") == "1")
     }
 
-    @Test func `without controllers each step not done is reported as not done`() throws {
+    @Test func `without controllers each omitted step is reported as omitted`() throws {
         let path = try fixture([:])
         defer { remove(path, [:].keys) }
         let group = try UnitGroup("web", [GroupDirectory(.unified, path, isOurs: false)], own: OwnGroups())
@@ -72,7 +72,7 @@ import Testing
         #expect { _ = try group.reclaim(1) } throws: { "\($0)".contains("no memory controller") }
     }
 
-    @Test func `C14 every capability has a place or a reason`() {
+    @Test func `C14 every capability is named and has a detail`() {
         let root = Workbench.found
         #expect(
             root.capabilities.signals.map(\.name) == [
@@ -87,7 +87,7 @@ import Testing
 
     @Test func `K41 each protection of the supervisor reports the result`() {
         var options = SelfProtection.Options()
-        // What the test's process has already: nothing changes for those beside it.
+        // The value that the test's process already has: so nothing changes for the tests beside this one.
         options.oomScoreAdjust = GroupText.number((try? GroupText.read("/proc/self/oom_score_adj").get()) ?? []) ?? 0
         options.raisesFileLimit = false
         options.nice = 19
@@ -127,9 +127,9 @@ import Testing
     }
 
     @Test func `K42 K44 the supervisor can be killed with a group, and acts before systemd-oomd does`() {
-        // Who can't be killed is left half alive where a group is killed as a whole.
+        // A process that can't be killed survives alone where a group is killed as a whole.
         #expect(SelfProtection.Options().oomScoreAdjust > -1000)
-        // Of systemd-oomd: 60 % for 30 s; 40 % where a desktop asks for it.
+        // systemd-oomd acts at 60 % for 30 s, and at 40 % where a desktop asks for that.
         let thresholds = PressureThresholds.standard
         #expect(thresholds.stallWarning < 0.4 && thresholds.stallCritical <= 0.4)
         #expect(SupervisorPolicy.standard.leaveTime + SupervisorPolicy.standard.grace < .seconds(30))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// The kernel's texts as they are and as somebody who means harm may make them.
+/// The kernel's texts, both real ones and ones forged by an attacker.
 @Suite struct KernelTextTests {
     @Test(arguments: ["sh", ") R 1 (", "a\nb) Z 9 9 9", "((((", "))))", " ) ( ", ""])
     func `K41 a process's name may hold any characters`(name: String) throws {
@@ -17,7 +17,7 @@ import Testing
     @Test(arguments: ["", "1", "1 (a", "1 (a)", "1 (a) S", "1 a) S 1 1 1", "x (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", ")("])
     func `a malformed line of stat is refused`(text: String) { #expect(ProcessStat(Array(text.utf8)) == nil) }
 
-    @Test func `the own process is read`() throws {
+    @Test func `the record of the own process is read`() throws {
         let stat = try #require(ProcessTable.stat(of: getpid()))
         #expect(stat.pid == getpid() && stat.parent == getppid() && !stat.isOver)
     }
@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(arguments: [("4096\n", 4096), ("max\n", nil), ("", nil), ("9223372036854771712\n", 9_223_372_036_854_771_712), ("-1", -1)])
-    func `a number stands alone in a text`(text: String, number: Int?) { #expect(GroupText.number(Array(text.utf8)) == number) }
+    func `only a text of exactly one number is read`(text: String, number: Int?) { #expect(GroupText.number(Array(text.utf8)) == number) }
 
     @Test func `a number follows a key, and not a longer key with the same end`() {
         let text = Array("total_swap 5\nswap 7\nfrozen 1\nbad\nswap x y\n".utf8)
@@ -48,7 +48,7 @@ import Testing
         #expect(GroupText.number(of: "bad", in: text) == nil)
     }
 
-    @Test func `C48 the lock table gives locks, holders, and waiters of other processes`() {
+    @Test func `C48 the lock table lists locks, holders, and waiters of other processes`() {
         let table = LockTable(
             Array(
                 """

@@ -11,7 +11,7 @@ import Testing
     @Test(.needs(Workbench.hasCharge, "no memory controller here", or: .virtualMachine))
     func `a unit is in the unit's groups from the start, and memory use is charged there`() throws {
         let group = try Workbench.root().make("web"), file = "\(Workbench.directory)/\(Workbench.prefix())"
-        // Page cache is charged to whoever brought it in.
+        // Page cache is charged to the group that brought the pages in.
         let (child, output) = try Workbench.shell("head -c 8000000 /dev/zero > \(file); echo ready; sleep 1000", in: group)
         defer {
             Workbench.clear(group, child)
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `K33 a frozen unit sees SIGTERM after the thaw, and SIGKILL at once`() throws {
+    func `K33 a frozen unit gets SIGTERM after the thaw, and SIGKILL at once`() throws {
         let group = try Workbench.root().make("web")
         let (polite, output) = try Workbench.shell("trap 'echo asked; exit 7' TERM; echo ready; while :; do :; done", in: group)
         let (deaf, other) = try Workbench.shell("trap '' TERM; echo ready; while :; do :; done", in: group)
@@ -46,7 +46,7 @@ import Testing
         try group.freeze()
         #expect(group.waitUntilFrozen(Workbench.limit))
         try group.send(SIGTERM)
-        // The other one's end is what passes the time: had the first run meanwhile, it would have answered.
+        // The end of `deaf` takes long enough: if `polite` had run meanwhile, an answer would be there.
         deaf.signal(SIGKILL)
         #expect(deaf.waitForEnd(within: Workbench.limit) == .killed(signal: SIGKILL, dumpedCore: false))
         #expect(!output.isReady && polite.ending == nil && group.isFrozen)
@@ -128,7 +128,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `K38 a group removed and made again is left alone`() throws {
+    func `K38 a group that was removed and made again is left alone`() throws {
         let group = try Workbench.root().make("web")
         let path = try #require(group.unified?.path)
         #expect(rmdir(path) == 0 && mkdir(path, 0o755) == 0)
@@ -144,7 +144,7 @@ import Testing
         var refused = 0
         for case .directory(var path, let top) in root.own.places.values {
             while true {
-                // By another path to the same directory, too.
+                // Another path to the same directory counts, too.
                 for path in [path, "/proc/self/root" + path] {
                     #expect { _ = try root.adopt("web", at: path) } throws: { ($0 as? GroupError)?.reason == .supervisors }
                     refused += 1
@@ -161,7 +161,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `a running process enters a group with all descendants, and an adopted group is not ours to remove`() throws {
+    func `a running process enters a group with all descendants, and an adopted group is never removed`() throws {
         let (child, output) = try Workbench.shell("sleep 1000 & sleep 1000 & echo ready; wait", in: nil)
         #expect(output.line() == "ready")
         let root = Workbench.root()
@@ -205,7 +205,7 @@ import Testing
         #expect(group.waitUntilFrozen(Workbench.limit))
         let reclaimable = group.reclaimable
         let pushed = try group.reclaim(.mebibytes(8))
-        // Only as far as the files of that directory are charged at all.
+        // The amount holds only as far as the files of that directory are charged at all.
         if reclaimable > .mebibytes(12) { #expect(pushed.bytes > .mebibytes(4) && pushed.isComplete) }
         #expect(try #require(group.memory?.number("memory.limit_in_bytes")) > 1 << 60)
     }
@@ -224,7 +224,7 @@ import Testing
         try group.freeze()
         #expect(group.waitUntilFrozen(Workbench.limit))
         try group.setLimits(request: nil, limit: .mebibytes(64))
-        // Only as far as the files of that directory are charged at all.
+        // The amount holds only as far as the files of that directory are charged at all.
         let isCached = group.reclaimable > .mebibytes(24)
         var (nth, wasReached, wereLowered) = (0, true, 0)
         while wasReached, nth < 60 {
@@ -236,7 +236,7 @@ import Testing
                 wasReached = faults_end()
                 let limit = group.memory?.number("memory.limit_in_bytes")
                 if limit != 64 << 20 { wereLowered += 1 }
-                // A call that fails alone is made up for; where none works any more, the guard does that.
+                // The caller repairs a single failed call. Where no call works any more, the guard puts the limit back.
                 if !isSticky { #expect(limit == 64 << 20, "\(nth): \(pushed)") }
                 guardian = nil
                 #expect(group.memory?.number("memory.limit_in_bytes") == 64 << 20, "\(nth), sticky: \(isSticky): \(pushed)")
@@ -245,7 +245,7 @@ import Testing
         #expect(nth > 4 && nth < 60 && (wereLowered > 0 || !isCached), "\(nth), \(wereLowered)")
     }
 
-    @Test func `T33 a group whose processes were killed takes new processes, also from a later finder`() throws {
+    @Test func `T33 a group whose processes were killed takes new processes, also when another supervisor finds the group`() throws {
         let root = Workbench.root()
         for _ in 0..<3 {
             let group = try root.make("web")
@@ -274,7 +274,7 @@ import Testing
         #expect(try quota().hasPrefix("10000") && free != quota())
         guardian = nil
         #expect(try quota() == free)
-        // What was lifted already stays as its owner sets it from then on.
+        // A limit that was already lifted keeps the value that the owner sets from then on.
         guardian = try Guard()
         try guardian!.watch(throttle.lift, .throttle, of: group)
         guardian!.forget(.throttle, of: group)
@@ -327,7 +327,7 @@ import Testing
             close(file)
             unlink(path)
         }
-        // Descriptors are looked at only where the machine has a lock of a file's.
+        // Descriptors are scanned only while the machine has a file lock.
         #expect(output.line() == "ready" && flock(file, LOCK_EX | LOCK_NB) == 0)
         #expect(LockTable.holders(among: [child.pid]).isEmpty)
         #expect(LockTable.holders(among: [child.pid], most: 5) == [child.pid])
@@ -336,7 +336,7 @@ import Testing
     @Test func `a note is replaced as a whole, and a failed write is reported`() throws {
         let directory = Fixture.Directory(), note = ProcessNote(directory.path, "web")
         #expect(note.write(nil, nil) == nil && RunningFleet.names(in: directory.path) == ["web.process"])
-        // A former one that was cut off half way.
+        // Leaves a former note that was cut off half way.
         let cut = open("\(directory.path)/web.process.new", O_WRONLY | O_CREAT, 0o600)
         write(cut, "1", 1)
         close(cut)

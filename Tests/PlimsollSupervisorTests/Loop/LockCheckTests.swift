@@ -9,13 +9,13 @@ struct LockCheckTests {
         check.record(true, at: .milliseconds(10))
         #expect(!check.isDue(at: .milliseconds(500)))
         check.becameReady(at: .milliseconds(32))
-        // Looked for at once, not a second after the look before.
+        // The check is due at once, not a second after the former check.
         #expect(check.areHeld == nil && check.isDue(at: .milliseconds(32)))
         check.record(false, at: .milliseconds(33))
         #expect(check.areHeld == false && !check.isDue(at: .seconds(60)))
     }
 
-    @Test func `C48 an answer from before a unit was ready says nothing of present locks`() {
+    @Test func `C48 an answer from before a unit was ready does not count for present locks`() {
         var check = LockCheck()
         check.begin()
         check.startCheck(at: .milliseconds(10))
@@ -32,7 +32,7 @@ struct LockCheckTests {
         check.begin()
         check.becameReady(at: .zero)
         check.record(true, at: .zero)
-        // A unit that says again and again that it is ready has no further looks made.
+        // Repeated reports of readiness cause no further checks.
         check.becameReady(at: .milliseconds(500))
         #expect(check.areHeld == true && !check.isDue(at: .milliseconds(999)) && check.isDue(at: .seconds(1)))
         check.startCheck(at: .seconds(1))

@@ -8,11 +8,12 @@ import Testing
 @testable import PlimsollSupervisor
 
 extension SupervisorFaultTests {
-    /// Units that can't be taken up at first, and files that can't be watched.
+    /// Tests of units that can't be set up at first, and of files that can't be watched.
     @Suite(.serialized) struct Postponed {
         private static let kinds = [FAULT_BIND, FAULT_CHMOD, FAULT_MKDIR, FAULT_OPENAT, FAULT_OPEN, FAULT_PIPE2, FAULT_EPOLL_CTL].map(\.rawValue)
 
-        /// Every few calls from one near the first on, until one is not come to; `PLIMSOLL_RUNS=100` comes to nearly all.
+        /// Calls `play` with every few calls from one near the first on, until a call is not reached.
+        /// `PLIMSOLL_RUNS=100` reaches nearly all calls.
         private func forEachPoint(of kind: fault_call, _ play: (fault_call, Int) async throws -> Bool) async throws {
             let step = kind == FAULT_OPENAT ? 40 : 8
             runs: for seed in seeds(0..<0) {
@@ -21,7 +22,7 @@ extension SupervisorFaultTests {
             }
         }
 
-        /// It leaves a child: that nobody is left, only the group says.
+        /// Units, of which `web` leaves a child: only the group shows when no process is left.
         private let units: [ServiceUnit] = [
             .shell("web", "sleep 1000 & exec sleep 1000") { ($0.restart, $0.dependencies) = (.always, ["base"]) },
             .shell("base") { $0.restart = .always },
@@ -29,7 +30,7 @@ extension SupervisorFaultTests {
 
         private func areUp(_ fleet: RunningFleet) -> Bool { ["web", "base"].allSatisfy { fleet.process($0).map(RunningFleet.isRunning) ?? false } }
 
-        /// A supervisor's life in which calls of one kind fail from the `nth` on; whether it has come to that one.
+        /// Runs a supervisor in which calls of one kind fail from the `nth` on. Returns true if that call was reached.
         private func live(_ kind: fault_call, _ nth: Int, _ times: Int, _ number: Int32) async throws -> Bool {
             faults_arm(kind, nth, times, number)
             defer { faults_disarm() }
@@ -37,7 +38,7 @@ extension SupervisorFaultTests {
             #expect(await fleet.waits { areUp(fleet) || fleet.isOver }, "\(kind) \(nth): \(fleet.problems)")
             let wasReached = faults_count(kind) >= nth
             if fleet.isOver {
-                // What it works with itself could not be made.
+                // A resource of the supervisor itself could not be created.
                 #expect(!fleet.problems.isEmpty, "\(kind) \(nth)")
                 fleet.clear()
                 #expect(fleet.hasNoGroups)
@@ -60,11 +61,11 @@ extension SupervisorFaultTests {
         }
 
         @Test(arguments: kinds, [(EMFILE, 1), (ENOMEM, 3)])
-        func `units come up, come back and end with any failing call`(kind: UInt32, failure: (number: Int32, times: Int)) async throws {
+        func `units start, restart and end with any failing call`(kind: UInt32, failure: (number: Int32, times: Int)) async throws {
             try await forEachPoint(of: fault_call(kind)) { try await live($0, $1, failure.times, failure.number) }
         }
 
-        /// A supervisor that takes over what another left; whether the `nth` call was come to.
+        /// Runs a supervisor that takes over another supervisor's units. Returns true if the `nth` call was reached.
         private func takeOver(_ kind: fault_call, _ nth: Int) async throws -> Bool {
             let first = try RunningFleet([.shell("web"), .shell("old")]) { $0.leavesUnits = true }
             #expect(await first.waits { first.process("web") != nil && first.process("old") != nil })
@@ -91,7 +92,7 @@ extension SupervisorFaultTests {
         }
 
         @Test(arguments: [FAULT_OPENAT, FAULT_OPEN, FAULT_PIDFD_OPEN].map(\.rawValue))
-        func `K38 with any failing call a former supervisor's units are taken over, strangers end, and no unit starts twice`(
+        func `K38 with any failing call a former supervisor's units are taken over, unknown processes end, and no unit starts twice`(
             kind: UInt32
         ) async throws {
             try await forEachPoint(of: fault_call(kind), takeOver)
@@ -103,7 +104,7 @@ extension SupervisorFaultTests {
         defer { faults_disarm() }
         let fleet = try RunningFleet([.shell("first")], isFaulted: true)
         #expect(await fleet.waits { fleet.state("first") == .running })
-        // Three sockets of a unit: with the third try they are there.
+        // A unit has three sockets: with the third try all exist.
         faults_arm(FAULT_BIND, 1, 2, number)
         fleet.supervisor.reload([.shell("first"), .shell("web") { $0.dependencies = ["base"] }, .shell("base")])
         #expect(await fleet.waits { fleet.state("web") == .running && fleet.state("base") == .running })
@@ -114,7 +115,7 @@ extension SupervisorFaultTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `a unit that can't be taken up is dropped by a units file without that unit, and by the end`() async throws {
+    @Test func `a unit that can't be set up is dropped by a units file without that unit, and by the end`() async throws {
         defer { faults_disarm() }
         let fleet = try RunningFleet([.shell("first")], isFaulted: true)
         #expect(await fleet.waits { fleet.state("first") == .running })
@@ -126,14 +127,14 @@ extension SupervisorFaultTests {
         fleet.supervisor.reload([.shell("first") { $0.importance = 8 }, .shell("base", "sleep 2")])
         #expect(await fleet.waits { fleet.problems.contains { $0.hasPrefix("base: ") } })
         faults_disarm()
-        // It lives for longer than the pauses after the few tries of `web`.
+        // The unit lives for longer than the pauses after the few tries of `web`.
         #expect(await fleet.waits { fleet.process("base") != nil })
         #expect(await fleet.waits { fleet.state("base") == .stopped })
         #expect(fleet.report("web") == nil)
         #expect(await fleet.stop())
     }
 
-    @Test func `an event queue without a wakeup is not made`() {
+    @Test func `an event queue without a wakeup is not created`() {
         socket_faults_begin(1, ENOSPC, false)
         #expect(throws: SupervisorError.self) { try EventQueue() }
         #expect(socket_faults_end())
@@ -154,7 +155,7 @@ extension SupervisorFaultTests {
         #expect(socket_faults_end())
         #expect(queue.takeTrouble() == "cannot watch a file, retried later: No space left on device" && queue.takeTrouble() == nil)
         #expect(received() == [7] && queue.takeTrouble() == nil)
-        // Another token for the same file takes the former one's place.
+        // Another token for the same file replaces the former token.
         queue.watch(output.read, for: .readable, 9)
         #expect(received() == [9])
         queue.unwatch(output.read)
@@ -163,7 +164,7 @@ extension SupervisorFaultTests {
 
     @Test func `a file that can never be watched is reported once, and causes no further wake`() throws {
         let queue = try EventQueue(), directory = Fixture.Directory(), path = directory.path + "/plain"
-        // A plain file: epoll refuses those with EPERM.
+        // A plain file: epoll refuses plain files with EPERM.
         let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         defer {
             close(file)

@@ -5,12 +5,13 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// The memory for caches of real units, divided over their links.
+/// Tests of the memory for caches of real units, divided over their links.
 @Suite(.needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"))
 struct RunningDividingTests {
     private let directory = Fixture.Directory()
 
-    /// A unit whose caches hold a mebibyte, and save most of `load` nanoseconds a second with twice as much. Answers each share, and keeps what it hears.
+    /// Returns a unit whose caches hold a mebibyte, and save most of `load` nanoseconds a second with twice as much.
+    /// The unit answers each share, and keeps all received messages.
     private func unit(_ name: String, load: Int, worth: String? = nil) -> ServiceUnit {
         let worth = worth ?? "bytes=1048576 room=0 curve=0:\(load),1048576:\(load / 2),2097152:1000"
         let script = """
@@ -35,9 +36,9 @@ struct RunningDividingTests {
     }
     private func clear() { for name in RunningFleet.names(in: directory.path) { unlink("\(directory.path)/\(name)") } }
 
-    @Test func `units are asked, and the one that saves more load time gets memory of the other`() async throws {
+    @Test func `units are asked, and the unit that saves more load time gets memory of the other unit`() async throws {
         let fleet = try RunningFleet([unit("cheap", load: 1_000_000), unit("dear", load: 1_000_000_000)]) { $0.policy.division = .byWorth }
-        // The units are there before the first reading, after which no event follows.
+        // The units run before the first reading, as no event follows that reading.
         #expect(await fleet.waits { fleet.report("dear")?.hasLink ?? false && fleet.report("cheap")?.hasLink ?? false })
         fleet.push(0.5)
         func share(_ name: String) -> Int? { fleet.report(name)?.share?.bytes }
@@ -49,17 +50,18 @@ struct RunningDividingTests {
         clear()
     }
 
-    @Test func `a unit that claims senseless numbers, or a curve that is none, does not harm the others`() async throws {
+    @Test func `a unit with senseless numbers, or with an invalid curve, does not harm the others`() async throws {
         let units = [
             unit("most", load: 1, worth: "bytes=1152921504606846976 room=1152921504606846976 curve=0:1152921504606846976,1:0"),
             unit("none", load: 1, worth: "bytes=1 room=0 curve=1:2"), unit("honest", load: 1_000_000),
         ]
         let fleet = try RunningFleet(units) { $0.policy.division = .byWorth }
         fleet.push(0.5)
-        // The link that breaks the protocol is closed, and the reason said.
+        // The link that breaks the protocol is closed with a reason.
         #expect(await fleet.waits { heard("none").contains("refused because=malformed") && fleet.report("none")?.hasLink == false })
         #expect(await fleet.waits { fleet.report("most")?.worth != nil && fleet.report("honest")?.worth != nil })
-        // A claim of more than the kernel charges counts only as that: memory is plentiful, so nobody is bounded.
+        // A claim of more than the kernel charges counts only as the charge: memory is plentiful, so no unit is
+        // bounded.
         #expect(fleet.report("most")?.share?.bytes == nil && fleet.report("honest")?.share?.bytes == nil)
         #expect(await fleet.stop())
         clear()

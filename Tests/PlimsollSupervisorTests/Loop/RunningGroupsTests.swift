@@ -9,9 +9,9 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// What becomes of units whose groups others touch, and of the shares they have.
+/// Tests of units whose groups other programs change, and of the units' shares.
 @Suite(.serialized) struct RunningGroupsTests {
-    /// What a file of a unit's group says: of the hierarchy that has it.
+    /// Returns the text of a file of a unit's group, in the hierarchy that has the file.
     private func text(_ fleet: RunningFleet, _ unit: String, _ file: String) -> String? {
         fleet.supervisor.root.parents.values.lazy.compactMap { parent in
             try? GroupText.read("\(parent)/\(fleet.supervisor.options.prefix)-\(unit)/\(file)").get()
@@ -26,10 +26,10 @@ import Testing
         ])
         let paths = fleet.supervisor.root.parents.values.map { "\($0)/\(fleet.supervisor.options.prefix)-web" }
         #expect(await fleet.waits { access(ran, F_OK) == 0 } && !paths.isEmpty)
-        // Between two of its processes.
+        // Removes the groups between two of the unit's processes.
         for path in paths { #expect(await fleet.waits { rmdir(path) == 0 }) }
         close(open(go, O_CREAT | O_WRONLY, 0o600))
-        // That one ran is known for a while after its end: the one that goes on is in all groups.
+        // The pid of the ended process is known for a while. The process that runs on is in all groups.
         func isInAll() -> Bool {
             guard let pid = Int32(fleet.text("web.process").prefix { $0 != " " }) else { return false }
             return paths.allSatisfy { path in
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 groups here"))
-    func `K38 another prefix's group is not taken, and the processes there run on`() async throws {
+    func `K38 a group of another prefix is not taken, and the processes there run on`() async throws {
         let prefix = Workbench.prefix(), other = GroupRoot(prefix: prefix + "-a"), group = try other.make("b")
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
@@ -62,7 +62,7 @@ import Testing
         await #expect(processExitsWith: .success) {
             precondition(become_subreaper())
             let directory = Fixture.Directory(), done = "\(directory.path)/done"
-            // Of this process and session, and nobody's unit: it stays to be waited for.
+            // A process of this process and session, and of no unit: the process stays for its waiter.
             var mine: pid_t = 0
             var arguments: [UnsafeMutablePointer<CChar>?] = [strdup("/bin/true"), nil]
             precondition(posix_spawn(&mine, "/bin/true", nil, nil, &arguments, nil) == 0)
@@ -80,13 +80,14 @@ import Testing
             var status: Int32 = -1
             #expect(waitpid(mine, &status, 0) == mine && status == 0)
             #expect(await fleet.stop())
-            // Had its status been taken, its end would have counted as a failure.
+            // With its status taken by another waiter, the end would have counted as a failure.
             #expect(String(decoding: try GroupText.read("\(directory.path)/short").get(), as: UTF8.self) == "x\n")
             for name in ["done", "short"] { unlink("\(directory.path)/\(name)") }
         }
     }
 
-    /// Sends to its supervisor as a link does: in the background, and in front again when the file is there.
+    /// Returns a unit that reports to its supervisor as a link does: in the background, and in the foreground once the
+    /// file exists.
     private func linked(_ name: String, _ front: String, _ change: (inout ServiceUnit) -> Void = { _ in })
         -> ServiceUnit
     {
@@ -146,11 +147,11 @@ import Testing
         #expect(await fleet.stop() && fleet.state("web") != .suspended)
     }
 
-    /// What is looked at under systemd itself in the virtual machine's situation `systemd-unit`.
+    /// The virtual machine's situation `systemd-unit` checks the same under systemd itself.
     @Test(.needs(Fixture.text(of: "docs/operations/plimsoll.service") != nil, "the sources are not at hand"))
     func `K25 K42 K43 the systemd unit has the settings that keep kernel kills and the supervisor's end off other units`() throws {
         let unit = try #require(Fixture.text(of: "docs/operations/plimsoll.service")).split(separator: "\n")
-        // A group counts the kernel's kills in the groups below it as well.
+        // A group also counts the kernel's kills in the groups below.
         for line in [
             "OOMPolicy=continue", "KillMode=process", "RuntimeDirectoryPreserve=yes", "Delegate=yes",
             "DelegateSubgroup=plimsoll-supervisor",

@@ -8,7 +8,7 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// What units say of their start and their processes.
+/// Tests of units' notices about their start and their processes.
 @Suite(.serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket")) struct RunningNoticesTests {
     private static let say = #"sub say_it { socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, $_[0], 0, sockaddr_un($ENV{NOTIFY_SOCKET})) or die $! } "#
 
@@ -19,7 +19,7 @@ import Testing
         return unit
     }
 
-    @Test func `a unit with readiness notices counts as started with the notice, and not before`() async throws {
+    @Test func `a unit with readiness notices counts as started from the notice on, and not before`() async throws {
         let directory = Fixture.Directory(), go = "\(directory.path)/go"
         let database = perl("database", "select(undef, undef, undef, 0.01) until -e '\(go)'; say_it('READY=1'); sleep 1000") {
             // On a busy machine the polls below take longer than the default.
@@ -50,13 +50,13 @@ import Testing
         #expect(await fleet.stop())
     }
 
-    @Test func `K38 a process that a unit names as the main one is followed, and a foreign process is not`() async throws {
+    @Test func `K38 a process that a unit names as the main process is followed, and a foreign process is not`() async throws {
         let stranger = try Workbench.shell("exec sleep 1000", in: nil).child
         defer {
             stranger.signal(SIGKILL)
             stranger.waitForEnd()
         }
-        // The first says that both are it, and ends well; its child goes on until it is told.
+        // The first process names both processes as the main one, and exits with success. Its child runs until SIGTERM.
         let script = """
             $| = 1; my $child = fork; if (!$child) { $SIG{TERM} = sub { exit 0 }; sleep 1000 while 1 }
             say_it("MAINPID=\(stranger.pid)"); say_it("MAINPID=$child\\nREADY=1"); exit 0
@@ -79,7 +79,7 @@ import Testing
         let script = "$SIG{TERM} = 'IGNORE'; open(F, '>', '\(note)'); print F $$; close F; say_it('STOPPING=1'); sleep 1000 while 1"
         func pid() -> Int32? { Int32((try? GroupText.read(note).get()).map { String(decoding: $0, as: UTF8.self) } ?? "") }
 
-        // Ends in the time, which does not pass before the test has seen it.
+        // The unit ends within the stop time. The time is so long that the test sees the unit before the time is over.
         let patient = try RunningFleet([perl("web", script)]) { $0.policy.grace = .seconds(1000) }
         #expect(await patient.waits { patient.state("web") == .ending })
         let first = try #require(pid())
@@ -88,7 +88,7 @@ import Testing
         #expect(await patient.waits { patient.state("web") == .stopped })
         #expect(await patient.stop() && patient.problems.isEmpty)
 
-        // Never ends by itself.
+        // The unit never ends on its own.
         let fleet = try RunningFleet([perl("web", script)])
         #expect(await fleet.waits { pid().map { $0 != first } ?? false && fleet.state("web") == .stopped })
         #expect(pid().map { RunningFleet.isRunning($0) } == false)
@@ -96,8 +96,9 @@ import Testing
     }
 
     @Test(.needs(access("/usr/bin/python3", X_OK) == 0, "no python here that would send descriptors"))
-    func `descriptors that a unit has stored are there at the next start`() async throws {
-        // The first run gives a pair of sockets, twice under one name, and another that it takes back; the next tells what it finds.
+    func `descriptors that a unit has stored are passed to the next start`() async throws {
+        // The first run stores a pair of sockets, twice under one name, and another socket that the run removes. The
+        // next run reports the descriptors it finds.
         let script = """
             import os, socket, signal
             say = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -136,7 +137,7 @@ import Testing
         let fleet = try RunningFleet([unit, other])
         chmod(fleet.directory.path, 0o711)
         #expect(await fleet.waits { fleet.state("web") == .running && (fleet.report("web")?.isSaved ?? false) && fleet.state("other") == .running })
-        // A stranger who says the same is turned away.
+        // A stranger with the same message is refused.
         let output = Output(), path = fleet.directory.path
         let listens = "$SIG{PIPE} = 'IGNORE'; " + nobody + listen + link + "say_it('WATCHDOG=trigger'); "
         let prints = "$| = 1; sysread(P, $t, 100); print $t; print 0 + sysread(L, $t, 100)"

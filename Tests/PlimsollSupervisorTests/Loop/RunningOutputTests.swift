@@ -6,9 +6,9 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// A supervisor whose logs and journal are not read.
+/// A supervisor whose logs and journal no process reads.
 @Suite(.serialized) struct RunningOutputTests {
-    /// Opens a FIFO for reading and fills it; nobody reads it.
+    /// Opens a FIFO for reading and fills the FIFO, which no process reads.
     private func fullFIFO(_ path: String) -> Int32 {
         #expect(mkfifo(path, 0o600) == 0)
         let reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
@@ -19,7 +19,7 @@ import Testing
         return reader
     }
 
-    @Test func `an unread journal stops no decision, no restart and no end`() async throws {
+    @Test func `an unread journal blocks no decision, no restart and no end`() async throws {
         let files = Fixture.Directory(), path = "\(files.path)/journal"
         let reader = fullFIFO(path)
         defer {
@@ -43,7 +43,7 @@ import Testing
     @Test(.needs(RunningShortageTests.program != nil, "the program is not built"))
     func `a command with unread output runs the units, and ends on request`() async throws {
         let files = Fixture.Directory(), prefix = Workbench.prefix()
-        // Each run of the unit is a line for standard error, which is as full as standard output.
+        // Each run of the unit gives a line for standard error, which is as full as standard output.
         let text =
             "version: 1\nunits:\n  web:\n    command: [/bin/sh, -c, 'echo run >>\(files.path)/runs; exec sleep 1000']\n    restart: always\n"
             + "  none:\n    command: [/nonexistent/program]\n    restart: always\n"

@@ -8,12 +8,13 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// Which processes may send for a unit, and by which sockets.
+/// Tests of the processes that may send for a unit, and of the sockets for that.
 @Suite(
     .serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"),
     .needs(getuid() == 0, "only root can be somebody else"))
 struct RunningSendersTests {
-    /// `say_it(TEXT)` by sd_notify(3), again while the queue is full; `link_up` returns a link that has said hello; `become(USER)` for good; `await_file(PATH)`.
+    /// `say_it(TEXT)` notifies as sd_notify(3) does; `link_up` returns a link that has said hello; `become(USER)`
+    /// changes the user for good; `await_file(PATH)` waits for a file.
     private static let words = #"""
         $| = 1;
         # A link that was refused is closed while more is said.
@@ -46,7 +47,8 @@ struct RunningSendersTests {
     private func has(_ name: String) -> Bool { access("\(directory.path)/\(name)", F_OK) == 0 }
     private func clear() { for name in RunningFleet.names(in: directory.path) { unlink("\(directory.path)/\(name)") } }
 
-    /// A worker of another user says all that could harm its unit, by both channels, and stays: of a process that has ended nobody can say whose it was.
+    /// A worker of another user that sends all harmful messages, by both channels, and stays: the unit of an ended
+    /// process would be unknown.
     private var hostileWorker: String {
         """
         if (!fork) {
@@ -59,7 +61,7 @@ struct RunningSendersTests {
         """
     }
 
-    @Test func `a worker of another user decides nothing over the unit, and is refused with one line`() async throws {
+    @Test func `a worker of another user decides nothing for the unit, and is refused with one line`() async throws {
         let fleet = try fleet([perl("web", hostileWorker + "sleep 1000 while 1")])
         defer { clear() }
         #expect(await fleet.waits { has("worker") && fleet.problems.count > 1 })
@@ -75,7 +77,7 @@ struct RunningSendersTests {
     }
 
     @Test func `notifyAccess all lets a worker send for the unit, and none lets no process send`() async throws {
-        // The worker stays here, too.
+        // The worker stays here, too, so that its unit stays known.
         let ready = "if (!fork) { become(65534); say_it('READY=1'); sleep 1000 while 1 } sleep 1000 while 1"
         let all = perl("all", ready) { ($0.notify, $0.notifyAccess) = (true, .all) }
         let mute = perl("mute", "say_it('STOPPING=1'); mark('\(directory.path)/said'); sleep 1000 while 1") { $0.notifyAccess = .none }
@@ -103,7 +105,7 @@ struct RunningSendersTests {
         touch("second")
         #expect(await fleet.waits { has("opened") })
         touch("third")
-        // What the older one says next comes after what the newer one has said.
+        // The older link's next message comes after all messages of the newer link.
         #expect(await fleet.waits { fleet.report("web")?.tokens == 7 })
         #expect(fleet.report("web")?.isSaved == false)
         touch("close")
@@ -119,7 +121,7 @@ struct RunningSendersTests {
         return lstat(path, &status) == 0 ? String(status.st_mode & 0o777, radix: 8) + " \(status.st_uid)" : "none"
     }
 
-    @Test func `each unit has separate sockets, for the unit's user alone as soon as that user is known`() async throws {
+    @Test func `each unit has separate sockets, for the unit's user alone once that user is known`() async throws {
         let path = directory.path
         let tell =
             "open(my $f, '>', '\(path)/names'); print $f join(' ', map { $ENV{$_} } qw(NOTIFY_SOCKET PLIMSOLL_SUPERVISOR MEMORY_PRESSURE_WATCH)); close $f;"
@@ -140,7 +142,7 @@ struct RunningSendersTests {
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
     }
 
-    @Test func `a unit of a former supervisor reaches the next one at the same socket`() async throws {
+    @Test func `a unit of a former supervisor reaches the next supervisor at the same socket`() async throws {
         let script = "await_file('\(directory.path)/go'); until (say_it('STOPPING=1')) { select(undef, undef, undef, 0.01) } sleep 1000 while 1"
         let unit = perl("web", "$SIG{TERM} = 'IGNORE'; " + script)
         let first = try fleet([unit]) { $0.leavesUnits = true }
@@ -155,8 +157,9 @@ struct RunningSendersTests {
         #expect(await next.stop())
     }
 
-    @Test func `a flood of messages from strangers gets no healthy unit killed, and causes no scan of all units per message`() async throws {
-        // It says that it is alive for longer than its watchdog's time, which a busy machine needs, and then has a long time.
+    @Test func `messages from strangers get no healthy unit killed, and do not cause a scan of all units each`() async throws {
+        // The unit reports to be alive for longer than the watchdog's time, as a busy machine needs, and then sets a
+        // long time.
         let alive = """
             become(65534); say_it("WATCHDOG_USEC=15000000\\nREADY=1"); mark('\(directory.path)/up');
             for (1..160) { select(undef, undef, undef, 0.1); for (1..50) { last if say_it('WATCHDOG=1'); select(undef, undef, undef, 0.005) } }
@@ -184,7 +187,7 @@ struct RunningSendersTests {
         #expect(await fleet.waits { has("well") })
         #expect(fleet.state("web") == .running && fleet.problems.isEmpty, "\(fleet.problems)")
         let count = fleet.supervisor.evaluations.load(ordering: .relaxed) - evaluations
-        // Once in 20 ms at most, however long this took, and a few times for what is no word.
+        // At most one evaluation in 20 ms, however long the flood took, and a few for text without meaning.
         let ticks = Int((ContinuousClock.now - begin) / .milliseconds(20))
         #expect(count <= ticks + 20, "\(count) evaluations in \(ticks) ticks")
         #expect(await fleet.stop())
@@ -202,11 +205,11 @@ struct RunningSendersTests {
         touch("go")
         #expect(await fleet.waits { has("said") })
         let passed = ContinuousClock.now - begin, turns = fleet.supervisor.turns.load(ordering: .relaxed) - before
-        // 512 at once and 1000 a second; what the socket holds is said, but not read.
+        // 512 messages at once and 1000 a second. Messages in the socket's queue are sent, but not read.
         let queue = (try? GroupText.read("/proc/sys/net/unix/max_dgram_qlen").get()).flatMap { Int(String(decoding: $0.dropLast(), as: UTF8.self)) }
         let held = try #require(queue) + 2
         #expect(passed >= .milliseconds(words - 512 - held), "\(passed)")
-        // One for each message at most, two for each pause, one for each evaluation.
+        // One turn for each message at most, two for each pause, one for each evaluation.
         let most = words + 2 * Int(passed / .milliseconds(50)) + Int(passed / .milliseconds(20)) + 50
         #expect(turns <= most, "\(turns) turns in \(passed)")
         #expect(fleet.state("web") == .running && fleet.problems.isEmpty, "\(fleet.problems)")
@@ -232,14 +235,14 @@ struct RunningSendersTests {
         let turns = Mutex<Int?>(nil)
         fleet.supervisor.onProblem { [supervisor = fleet.supervisor, base = fleet.directory.path] problem in
             guard problem.hasPrefix("noisy: "), turns.withLock({ $0 }) == nil else { return }
-            // On the supervisor's thread: as if the socket rested, while the thread has much else to do.
+            // Runs on the supervisor's thread: as if the socket were paused, while the thread has much else to do.
             if let socket = Self.socket(at: "\(base)/web.notify") { supervisor.queue.unwatch(socket) }
             close(open("\(path)/rests", O_CREAT | O_WRONLY | O_CLOEXEC, 0o644))
             #expect(plimsoll_ready(late, POLLIN, 60_000) & POLLIN != 0)
             turns.withLock { $0 = supervisor.turns.load(ordering: .relaxed) }
         }
         #expect(await fleet.waits { turns.withLock { $0 } != nil })
-        // The next turn keeps the time; the one after shows that it has come to its end.
+        // The next turn checks the watchdog's time, and the turn after that shows that the check is over.
         let held = try #require(turns.withLock { $0 })
         #expect(await fleet.waits { fleet.supervisor.turns.load(ordering: .relaxed) > held })
         fleet.supervisor.reload(units)
@@ -249,7 +252,7 @@ struct RunningSendersTests {
         #expect(await fleet.stop())
     }
 
-    /// The descriptor of this process that listens at `path`.
+    /// Returns the descriptor of this process that listens at `path`.
     private static func socket(at path: String) -> Int32? {
         RunningFleet.names(in: "/proc/self/fd").lazy.compactMap { Int32($0) }.first { file in
             var address = sockaddr_un(), length = socklen_t(MemoryLayout<sockaddr_un>.size)
@@ -261,7 +264,7 @@ struct RunningSendersTests {
         }
     }
 
-    @Test func `K38 a process that sends often is looked up once, and a new process with that pid again`() throws {
+    @Test func `K38 a process that sends often is looked up once, and a new process with the same pid again`() throws {
         let cache = SenderCache(), child = try Workbench.shell("exec sleep 1000", in: nil).child
         var finds = 0
         func send(_ user: UInt32 = 0, isKnown: Bool = false, at now: Duration, run: UInt64? = 7) -> UInt64? {
@@ -272,14 +275,14 @@ struct RunningSendersTests {
         }
         for _ in 0..<1000 { #expect(send(at: .seconds(1)) == 7) }
         #expect(finds == 1)
-        // Of another user, and after a while, it is asked for anew.
+        // The sender is looked up again for another user, and after a while.
         _ = send(5, at: .seconds(1))
         #expect(finds == 2 && send(at: .milliseconds(2500)) == 7 && finds == 3)
         child.signal(SIGKILL)
         child.waitForEnd()
-        // The number may be another's by now.
+        // The pid may belong to another process by now.
         #expect(send(at: .milliseconds(2500), run: nil) == nil && finds == 4)
-        // Once a stranger, it may have become a unit's.
+        // A stranger may have become a process of a unit.
         #expect(send(isKnown: true, at: .milliseconds(2500)) == 7 && finds == 5)
     }
 

@@ -10,7 +10,7 @@ import Testing
 
 @Suite(.serialized, .needs(Workbench.hasFreezer && Workbench.hasCharge, "no version 2 freezer, or no charges, here"))
 struct RunningShortageTests {
-    /// A service with a link to its supervisor: this package's own program, beside the tests.
+    /// The path of this package's own program, beside the tests: a service with a link to its supervisor.
     static let program: String? = {
         let path = RunningFleet.target(of: "/proc/self/exe")
         let program = path.split(separator: "/").dropLast().reduce("") { "\($0)/\($1)" } + "/plimsoll"
@@ -28,7 +28,7 @@ struct RunningShortageTests {
         fleet.supervisor.reports.count == count && fleet.supervisor.reports.allSatisfy { $0.state == .running }
     }
 
-    /// One outcome for each decision, no more and no less.
+    /// True if each decision has exactly one outcome.
     private func hasOneOutcomeEach(_ fleet: RunningFleet) -> Bool {
         let records = fleet.records
         return Set(records.map(\.action)).allSatisfy { action in
@@ -55,7 +55,7 @@ struct RunningShortageTests {
         #expect(await fleet.stop() && hasOneOutcomeEach(fleet))
     }
 
-    @Test func `limits that kept a leaving unit small are gone for the next process`() async throws {
+    @Test func `limits that kept a leaving unit small are lifted for the next process`() async throws {
         let fleet = try RunningFleet(trio()) { $0.policy.leaveTime = .milliseconds(50) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         let before = fleet.memoryLimit("hog")
@@ -67,7 +67,7 @@ struct RunningShortageTests {
     }
 
     @Test(arguments: [[Hierarchy.memory, .freezer], [.memory], []])
-    func `K36 a kernel without notices is polled`(hierarchies: [Hierarchy]) async throws {
+    func `K36 without notices of the kernel, the supervisor polls`(hierarchies: [Hierarchy]) async throws {
         let root = Workbench.root(version1: hierarchies)
         let fleet = try RunningFleet(trio(), root: root) { $0.policy.leaveTime = .milliseconds(50) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
@@ -78,12 +78,12 @@ struct RunningShortageTests {
     }
 
     @Test(.needs(program != nil, "the program is not built"))
-    func `C75 a ready service is frozen at once, and after saving killed while frozen`() async throws {
+    func `C75 a ready service is frozen at once, and killed while frozen after a save`() async throws {
         let directory = Fixture.Directory()
         let command = [Self.program ?? "", "_unit", "--name", "hog", "--directory", directory.path, "--size", "8388608"]
         var hog = ServiceUnit(name: "hog", origin: .command(command))
         (hog.role, hog.restart) = (.background, .never)
-        // Nobody waits that long: it is the service's word.
+        // The test ends before such a leave time: the freeze follows from the service's own report.
         let fleet = try RunningFleet([.shell("web"), hog]) { $0.policy.leaveTime = .seconds(3600) }
         #expect(await fleet.waits { fleet.report("hog")?.isWarnable ?? false })
         fleet.push()
@@ -106,12 +106,14 @@ struct RunningShortageTests {
         ]
         var job = ServiceUnit(name: "job", origin: .command(command))
         (job.role, job.restart) = (.background, .never)
-        // Patience counts readings, and what is announced counts for one: so the supervisor says it again and again.
+        // Patience counts readings, and an announcement counts for one reading. So the supervisor announces again and
+        // again.
         let fleet = try RunningFleet([.shell("web"), job]) {
             ($0.policy.leaveTime, $0.policy.noticeRest, $0.policy.noticeSpacing) = (.seconds(3600), .milliseconds(1), .milliseconds(1))
         }
         #expect(await fleet.waits { fleet.report("job")?.isWarnable ?? false })
-        // At a warning the supervisor by itself sends nobody away: it tells the service, whose ladder asks.
+        // On its own, the supervisor sends no unit to the background at a warning. The service is told, and its ladder
+        // asks.
         fleet.push(0.85)
         func records() -> [AuditRecord] { fleet.records.filter { $0.unit == "job" && ($0.action == .background || $0.action == .suspend) } }
         #expect(await fleet.waits { records().contains { $0.action == .suspend && $0.result != nil && $0.result?.failure == nil } })
@@ -124,10 +126,10 @@ struct RunningShortageTests {
         }
     }
 
-    /// `hog` is frozen, and memory is short no more.
+    /// Returns a fleet in which `hog` is frozen, and memory is not short any more.
     private func frozen(_ change: @escaping (inout Supervisor.Options) -> Void = { _ in }) async throws -> RunningFleet {
         let fleet = try RunningFleet(trio()) {
-            // Enough comes back before it would be ended: the test says so as soon as it is frozen.
+            // Memory is free again before the unit would be ended: the test reports that at the order to freeze.
             ($0.policy.leaveTime, $0.policy.leastReclaim) = (.milliseconds(50), .zero)
             change(&$0)
         }
@@ -142,7 +144,7 @@ struct RunningShortageTests {
         return fleet
     }
 
-    @Test func `T32 a killed guard is followed by another`() async throws {
+    @Test func `T32 a killed guard is replaced by another guard`() async throws {
         let fleet = try RunningFleet(trio())
         #expect(await fleet.waits { areRunning(fleet, 3) && fleet.guardian != nil })
         let first = try #require(fleet.guardian)
@@ -167,7 +169,7 @@ struct RunningShortageTests {
         #expect(await next.stop())
     }
 
-    @Test func `a journal that cannot be written is reported once, and stops nothing`() async throws {
+    @Test func `a journal that cannot be written is reported once, and does not stop the supervisor`() async throws {
         let fleet = try RunningFleet(trio()) { ($0.audit, $0.policy.isDryRun) = ("/dev/full", true) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         fleet.push()

@@ -14,7 +14,7 @@ import Testing
         let fleet = try RunningFleet([web, ServiceUnit(name: "database", origin: .command(["/nonexistent/database"]))]) {
             $0.policy.grace = .seconds(1)
         }
-        // Tried again by now only after 800 ms.
+        // The next try comes only after 800 ms by now.
         #expect(await fleet.waits { fleet.problems.count > 3 && fleet.state("database") == .stopped })
         let before = fleet.supervisor.turns.load(ordering: .relaxed)
         var polls = 0
@@ -23,7 +23,8 @@ import Testing
                 polls += 1
                 return polls > 50
             })
-        // A few for each try, of which a busy machine may have time for some; who spins has thousands.
+        // A few turns for each try, and a busy machine may have time for some tries. A spinning supervisor has
+        // thousands of turns.
         #expect(fleet.state("web") == .stopped && fleet.supervisor.turns.load(ordering: .relaxed) - before < 50)
         #expect(await fleet.stop())
     }
@@ -42,7 +43,7 @@ import Testing
         #expect(await fleet.stop())
     }
 
-    @Test func `a failing unit is started again, later each time`() async throws {
+    @Test func `a failing unit is started again, each time after a longer pause`() async throws {
         let directory = Fixture.Directory()
         let fleet = try RunningFleet([.shell("web", "date +%s%N >> \(directory.path)/log; exit 1") { $0.restart = .onFailure }])
         func times() -> [Int] {
@@ -56,13 +57,13 @@ import Testing
         unlink("\(directory.path)/log")
     }
 
-    @Test func `a unit that ends well is left, and the unit's children end along`() async throws {
+    @Test func `a unit that exits with success is not started again, and the unit's children end, too`() async throws {
         let fleet = try RunningFleet([.shell("web", "sleep 1000 & exit 0") { $0.restart = .onFailure }])
         #expect(await fleet.waits { fleet.state("web") == .stopped })
         #expect(await fleet.stop() && fleet.problems.isEmpty)
     }
 
-    @Test func `a reload starts, ends, changes in place and starts anew`() async throws {
+    @Test func `a reload starts, ends, changes in place and restarts units`() async throws {
         let directory = Fixture.Directory()
         func unit(_ name: String, _ more: String = "") -> ServiceUnit { .shell(name, "\(more) echo $$ > \(directory.path)/\(name); exec sleep 1000") }
         func pid(_ name: String) -> Int32? {
@@ -85,7 +86,7 @@ import Testing
 
         fleet.supervisor.reload([unit("one", "true;"), unit("three")])
         #expect(await fleet.waits { pid("one").map { $0 != one } ?? false })
-        // Taken out and put back while the former one is still on its way out.
+        // The unit is removed and added again while the former process is still ending.
         fleet.supervisor.reload([unit("one", "true;")])
         fleet.supervisor.reload([unit("one", "true;"), .shell("three", "echo again > \(directory.path)/three; exec sleep 1000")])
         #expect(
@@ -113,7 +114,7 @@ import Testing
         #expect(await fleet.waits { fleet.state("old") == .running })
         _ = await fleet.stop()
         #expect(fleet.isOver && fleet.problems.isEmpty && RunningFleet.isRunning(child.pid), "\(fleet.problems)")
-        // It keeps the group that it was put into.
+        // The process stays in the group in which the supervisor has put the process.
         Workbench.clear(try fleet.supervisor.root.make("old"), child)
         #expect(fleet.hasNoGroups)
     }
@@ -151,11 +152,11 @@ import Testing
         #expect(await next.waits { next.state("web") == .running })
         #expect(Int32(next.text("web.process").prefix { $0 != " " }) == pid && RunningFleet.isRunning(pid))
         #expect(await next.stop() && !RunningFleet.isRunning(pid))
-        // It was the first one's child, so this process's.
+        // The process was a child of the first supervisor, so of this process.
         waitpid(pid, nil, 0)
     }
 
-    @Test func `a fork storm and a hostile name do no harm`() async throws {
+    @Test func `a fork storm and a hostile name affect no other unit`() async throws {
         let directory = Fixture.Directory(), hostile = "\(directory.path)/) R 1 (x"
         let copy = "cp /bin/sleep '\(hostile)'; echo ready > \(directory.path)/log; exec '\(hostile)' 1000"
         let fleet = try RunningFleet([.shell("storm", Workbench.storm), .shell("hostile", copy), .shell("web")])
@@ -168,7 +169,7 @@ import Testing
         unlink("\(directory.path)/log")
     }
 
-    @Test func `stopping asks a unit after the dependent units`() async throws {
+    @Test func `at the stop, a unit is asked to end after the dependent units`() async throws {
         let directory = Fixture.Directory(), log = "\(directory.path)/log"
         func unit(_ name: String, _ pause: String, _ needs: [String]) -> ServiceUnit {
             .shell(name, "trap '\(pause) echo \(name) >> \(log); exit 0' TERM; echo > \(directory.path)/\(name); while :; do sleep 1000 & wait; done")
@@ -185,27 +186,27 @@ import Testing
         for name in ["db", "cache", "web", "log"] { unlink("\(directory.path)/\(name)") }
     }
 
-    @Test func `K38 a former supervisor's left-over that no unit names ends, and no other process does`() async throws {
+    @Test func `K38 a former supervisor's process without a unit in the file ends, and no other process does`() async throws {
         let first = try RunningFleet([.shell("web"), .shell("old"), .shell("idle", "exit 0")]) { $0.leavesUnits = true }
         func pid(_ fleet: RunningFleet, _ name: String) -> Int32? { Int32(fleet.text("\(name).process").prefix { $0 != " " }) }
         #expect(await first.waits { first.state("web") == .running && first.state("old") == .running && first.state("idle") == .stopped })
         let web = try #require(pid(first, "web")), old = try #require(pid(first, "old"))
         first.supervisor.stop()
         #expect(await first.waits { first.isOver })
-        // Its name begins like theirs, and it is somebody else's.
+        // The stranger's name begins like the names of the units, but belongs to another owner.
         let root = GroupRoot(prefix: first.supervisor.options.prefix), group = try root.make("stranger")
         let (stranger, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         #expect(output.line() == "ready")
         let next = try RunningFleet([.shell("web")], after: first)
         #expect(await next.waits { !RunningFleet.isRunning(old) && next.report("old") == nil && next.report("idle") == nil })
         #expect(next.problems == ["old: ended: left by an earlier supervisor and no longer in the units file"])
-        // A note goes after its unit's groups.
+        // A note is removed after its unit's groups.
         #expect(await next.waits { next.text("old.process").isEmpty && next.text("idle.process").isEmpty })
         #expect(pid(next, "web") == web)
         #expect(RunningFleet.isRunning(stranger.pid) && !group.isFrozen)
         Workbench.clear(group, stranger)
         #expect(await next.stop())
-        // They were the first one's children, so this process's.
+        // The processes were children of the first supervisor, so of this process.
         for pid in [web, old] { waitpid(pid, nil, 0) }
     }
 

@@ -6,10 +6,10 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// A successor starts only once the one before has ended, with all that it has started.
+/// Tests that a successor starts only once the former process has ended, with all processes that it has started.
 @Suite(.serialized) struct SuccessorTests {
-    /// Leaves a child that lets no SIGTERM end it, in a session of its own or its parent's. Each of its runs first looks whether the child of the one before
-    /// runs still, and writes down what it has found.
+    /// Returns a unit that leaves a child in a session of its own or in its parent's session; SIGTERM does not end the
+    /// child. Each run of the unit first checks whether the former run's child still runs, and logs the result.
     private func unit(_ directory: String, _ version: Int = 1, ownSession: Bool) -> ServiceUnit {
         let lasting = "trap '' TERM HUP; echo \\$\\$ > \(directory)/new; mv \(directory)/new \(directory)/child; exec sleep 1000"
         let child = "\(ownSession ? "setsid " : "")sh -c \"\(lasting)\""
@@ -25,7 +25,7 @@ import Testing
 
     private static let roots: [[Hierarchy]?] = [nil, [.memory, .freezer], [.memory]]
 
-    /// - Parameter act: ends the unit's process with the number that it is given, somehow.
+    /// - Parameter act: Ends the unit's process, which has the given pid.
     private func play(_ hierarchies: [Hierarchy]?, ownSession: Bool, _ act: (RunningFleet, Int32, String) -> Void) async throws {
         let directory = Fixture.Directory()
         defer { for name in ["main", "child", "log"] { unlink("\(directory.path)/\(name)") } }
@@ -46,14 +46,15 @@ import Testing
         #expect(await fleet.stop() && !RunningFleet.isRunning(last), "\(fleet.problems)")
     }
 
-    /// Where there are no groups, a session keeps them together: who has left that as well is nobody's.
+    /// Without groups, a session keeps the processes of a unit together: a process that leaves the session as well
+    /// belongs to no unit.
     @Test(arguments: [(nil, false), ([], false)] + roots.map { ($0, true) })
-    func `a unit is started again only once all remains of the former process are gone`(root: [Hierarchy]?, ownSession: Bool) async throws {
+    func `a unit is started again only after all processes of the former run have ended`(root: [Hierarchy]?, ownSession: Bool) async throws {
         try await play(root, ownSession: ownSession) { _, main, _ in kill(main, SIGKILL) }
     }
 
     @Test(arguments: roots)
-    func `a changed unit replaces the former one only after that one is gone`(root: [Hierarchy]?) async throws {
+    func `a changed unit replaces the former unit only after that unit has ended`(root: [Hierarchy]?) async throws {
         var version = 1
         try await play(root, ownSession: true) { fleet, _, directory in
             version += 1
@@ -61,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `a unit taken out and put back starts only after the former one is gone`() async throws {
+    @Test func `a unit that is removed and added again starts only after the former unit has ended`() async throws {
         try await play(nil, ownSession: true) { fleet, _, directory in
             fleet.supervisor.reload([])
             fleet.supervisor.reload([unit(directory, ownSession: true)])

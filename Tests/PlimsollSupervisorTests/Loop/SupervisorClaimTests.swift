@@ -6,7 +6,7 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// One supervisor has a directory and a prefix; a dry run beside it changes nothing.
+/// Tests that only one supervisor has a directory and a prefix, and that a dry run beside a supervisor changes nothing.
 @Suite(.serialized) struct SupervisorClaimTests {
     private func error(_ body: () throws -> Void) -> String? {
         do {
@@ -15,7 +15,7 @@ import Testing
         } catch { return "\(error)" }
     }
 
-    @Test func `a second supervisor of a directory is refused with the pid of the first`() async throws {
+    @Test func `a second supervisor of a directory is refused with the pid of the first supervisor`() async throws {
         let first = try RunningFleet([.shell("web")])
         #expect(await first.waits { first.state("web") == .running })
         let pid = first.text("web.process")
@@ -47,7 +47,8 @@ import Testing
                 && text.contains("process \(getpid());"), "\(text)")
         #expect(first.state("web") == .running)
         #expect(await first.stop() && first.problems.isEmpty, "\(first.problems)")
-        // Nothing of either is left, and what was refused may have it now.
+        // Nothing is left of the first and the refused supervisor, and another supervisor may take the directory and
+        // the prefix now.
         for parent in first.supervisor.root.parents.values {
             #expect(access("\(parent)/\(options.prefix).lock", F_OK) != 0)
         }
@@ -55,7 +56,7 @@ import Testing
         unlink("\(other.path)/supervisor.lock")
     }
 
-    @Test func `a claim in another process is refused with that process's number`() async throws {
+    @Test func `a claim in another process is refused with the pid of that process`() async throws {
         let directory = Fixture.Directory(), prefix = Workbench.prefix(), output = Output()
         defer { unlink("\(directory.path)/supervisor.lock") }
         let held = try SupervisorClaim(directory: directory.path)
@@ -83,7 +84,7 @@ import Testing
         defer { close(next) }
         #expect(flock(file, LOCK_EX | LOCK_NB) == 0)
         var guardian: Guard? = try Guard(keeping: [file], patience: .milliseconds(100))
-        // One answer: its descriptors are in place.
+        // After one answer all descriptors of the guard are in place.
         let child = try Child.start(.init(["/bin/sleep", "1000"]))
         defer {
             child.signal(SIGKILL)
@@ -101,7 +102,7 @@ import Testing
         #expect(flock(next, LOCK_EX | LOCK_NB) == 0)
     }
 
-    @Test func `a dry run beside a supervisor sees the units, and neither the run nor the run's end touches them`() async throws {
+    @Test func `a dry run beside a supervisor sees the units, and touches no unit during the run and at the end`() async throws {
         let directory = Fixture.Directory(), log = "\(directory.path)/log"
         let web = ServiceUnit.shell(
             "web", "trap 'echo asked >> \(log)' TERM CONT; echo ready >> \(log); while :; do sleep 1000 & wait; done")

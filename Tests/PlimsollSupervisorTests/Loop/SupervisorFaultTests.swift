@@ -9,7 +9,7 @@ import Testing
 
 /// A running supervisor whose calls about processes fail: once, a few times in a row, or each time.
 ///
-/// One after the other, as what is to fail is armed for all threads that have joined.
+/// The tests run one after the other, as a fault is armed for all threads that have joined.
 @Suite(.serialized, .needs(faults_work(), "a sanitizer has these calls for itself")) struct SupervisorFaultTests {
     static let numbers = [EAGAIN, ENOMEM, EMFILE, EINTR, EPERM, ENOSYS, ESRCH]
 
@@ -21,7 +21,7 @@ import Testing
         return fleet
     }
 
-    /// Kills the unit's process, and waits until another runs in its place.
+    /// Kills the unit's process. Returns true if another process then runs in its place.
     private func isStartedAgain(_ unit: String, of fleet: RunningFleet) async throws -> Bool {
         let first = try #require(fleet.process(unit))
         kill(first, SIGKILL)
@@ -30,14 +30,14 @@ import Testing
         }
     }
 
-    /// Guards that this process has started and nobody has waited for.
+    /// Returns guards that this process has started and no thread has waited for.
     private func guards() -> [Int32] {
         ProcessTable.all().filter { $0.parent == getpid() && $0.isOver }.map(\.pid).filter {
             (try? GroupText.read("/proc/\($0)/comm").get()) == Array("plimsoll-guard\n".utf8)
         }
     }
 
-    /// It looks after its units still, and leaves none of them behind.
+    /// Returns true if the supervisor still manages its units, and leaves no process behind at the end.
     private func endsWell(_ fleet: RunningFleet, _ others: Int32?) async -> Bool {
         faults_disarm()
         let processes = ["web", "other"].compactMap { fleet.process($0) }
@@ -48,11 +48,11 @@ import Testing
     }
 
     @Test(arguments: numbers, [1, 5])
-    func `a failed process start is repeated later, and other units go on`(number: Int32, times: Int) async throws {
+    func `a process start that fails is repeated later, and other units run on`(number: Int32, times: Int) async throws {
         defer { faults_disarm() }
         let fleet = try await fleet(), other = fleet.process("other")
         faults_arm(FAULT_CLONE3, 1, times, number)
-        // What is tried where clone3(2) is refused.
+        // Makes the fallback for a refused clone3(2) fail.
         faults_arm(FAULT_CLONE, 1, 1, number)
         #expect(try await isStartedAgain("web", of: fleet))
         #expect(faults_count(FAULT_CLONE3) >= 1)
@@ -60,7 +60,7 @@ import Testing
     }
 
     @Test(arguments: numbers)
-    func `K38 a process without a descriptor is not kept, and another is started`(number: Int32) async throws {
+    func `K38 a process without a descriptor is not kept, and another process is started`(number: Int32) async throws {
         defer { faults_disarm() }
         let fleet = try await fleet(), other = fleet.process("other")
         faults_arm(FAULT_CLONE3, 1, 4, ENOSYS)
@@ -72,20 +72,20 @@ import Testing
     }
 
     @Test(arguments: [EAGAIN, EINTR, EPERM, ECHILD], [1, 3])
-    func `an end without a status is seen all the same, and no child stays a zombie`(number: Int32, times: Int) async throws {
+    func `an end without a status is noticed all the same, and no child stays a zombie`(number: Int32, times: Int) async throws {
         defer { faults_disarm() }
         let fleet = try await fleet(), other = fleet.process("other"), first = try #require(fleet.process("web"))
         faults_arm(FAULT_WAITID, 1, times, number)
         #expect(try await isStartedAgain("web", of: fleet))
         #expect(faults_count(FAULT_WAITID) >= times || number == ECHILD)
-        // Who says that it is no child of ours is believed, and it is left to whose it is.
+        // The supervisor believes that the process is no child, and leaves the process to its parent.
         if number == ECHILD { waitpid(first, nil, 0) }
         #expect(ProcessTable.stat(of: first).map { $0.parent != getpid() } ?? true)
         #expect(await endsWell(fleet, other))
     }
 
     @Test(arguments: [EAGAIN, EPERM, ESRCH], [1, 100])
-    func `a unit beyond the reach of signals ends all the same`(number: Int32, times: Int) async throws {
+    func `a unit ends even if signals do not reach the unit`(number: Int32, times: Int) async throws {
         defer { faults_disarm() }
         let fleet = try await fleet { $0.restart = .never }, web = try #require(fleet.process("web")), other = fleet.process("other")
         faults_arm(FAULT_PIDFD_SIGNAL, 1, times, number)
@@ -96,12 +96,12 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Memory, "no version 1 groups here"), arguments: [EAGAIN, EPERM, EMFILE])
-    func `a unit that a kill has not reached is killed again`(number: Int32) async throws {
+    func `a unit that a kill has missed is killed again`(number: Int32) async throws {
         defer { faults_disarm() }
         let fleet = try RunningFleet([.shell("web"), .shell("other")], root: Workbench.root(version1: [.memory]), isFaulted: true)
         #expect(await fleet.waits { fleet.process("web") != nil && fleet.process("other") != nil })
         let web = try #require(fleet.process("web")), other = fleet.process("other")
-        // All that the request to end and the first kill try.
+        // All calls of the request to end and of the first kill.
         faults_arm(number == EMFILE ? FAULT_PIDFD_OPEN : FAULT_PIDFD_SIGNAL, 1, number == EMFILE ? 4 : 5, number)
         fleet.supervisor.reload([.shell("other")])
         #expect(await fleet.waits { fleet.report("web") == nil && !RunningFleet.isRunning(web) })
@@ -121,14 +121,14 @@ import Testing
         }
         #expect(await fleet.waits { children().count == 1 && fleet.process("web") != nil })
         let child = try #require(children().first), first = try #require(fleet.process("web"))
-        // Two passes each to stop and to kill it.
+        // Two passes each to stop and to kill the child.
         faults_arm(FAULT_PIDFD_SIGNAL, 1, 4, EPERM)
         kill(first, SIGKILL)
         var wasRunning = false
         #expect(
             await fleet.waits {
                 guard children().count > 1 else { return false }
-                // Who runs now ran when the next one was started.
+                // A child that runs now also ran when the next process was started.
                 wasRunning = RunningFleet.isRunning(child)
                 return true
             })
@@ -138,18 +138,18 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine), arguments: [EAGAIN, EMFILE], [false, true])
-    func `T32 a guard that can't be made, or without a descriptor, is made again`(number: Int32, isMade: Bool) async throws {
+    func `T32 a guard that can't be started, or has no descriptor, is started again`(number: Int32, isMade: Bool) async throws {
         defer { faults_disarm() }
         let fleet = try RunningFleet([.shell("web"), .shell("other"), .shell("hog") { $0.role = .background }], isFaulted: true) {
             $0.policy.leaveTime = .milliseconds(50)
         }
         #expect(await fleet.waits { fleet.process("hog") != nil && fleet.process("other") != nil })
         let other = fleet.process("other"), first = try #require(fleet.guardian)
-        // Of itself, for the guard to watch, and of the guard.
+        // Both descriptors fail: that of this process for the guard, and that of the guard.
         if isMade { faults_arm(FAULT_PIDFD_OPEN, 1, 2, number) } else { faults_arm(FAULT_CLONE, 1, 1, number) }
         kill(first, SIGKILL)
-        // One that no descriptor can be had of is there for a moment. One that is not told of all units within a second is replaced, and a
-        // suspension that fails meanwhile is not repeated for long.
+        // A guard without a descriptor exists for a moment. A guard that does not learn of all units within a second is
+        // replaced, and a suspension that fails meanwhile is not repeated for long.
         let (kind, calls) = isMade ? (FAULT_PIDFD_OPEN, 2) : (FAULT_CLONE, 1)
         #expect(await fleet.waits { faults_count(kind) > calls && fleet.guardian(of: ["web", "other", "hog"]).map { $0 != first } ?? false })
         fleet.push()
@@ -164,7 +164,8 @@ import Testing
     func `T32 a remade group that the guard refused is watched, and guarded once frozen`() async throws {
         defer { faults_disarm() }
         let directory = Fixture.Directory(), go = "\(directory.path)/go", ran = "\(directory.path)/ran"
-        // More processes at work than a machine has processors for are frozen a moment after the freeze, and only the group's file says when.
+        // If more processes run than the machine has processors, some freeze a moment later, and only the group's file
+        // tells when.
         let work = "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; exec sleep 1000"
         let fleet = try RunningFleet(
             [
@@ -185,14 +186,14 @@ import Testing
         fleet.push()
         #expect(await fleet.waits { fleet.records.contains { $0.action == .suspend && $0.result != nil } })
         #expect(fleet.records.contains { $0.action == .suspend && $0.result != nil && $0.result?.failure == nil })
-        // By what tells files apart: the former group's has the same path.
+        // Compares the files' identities: the former group's file has the same path.
         let guardian = try #require(fleet.guardian), files = "/proc/\(guardian)/fd", freezer = GroupDirectory.Identity(at: path + "/cgroup.freeze")
         #expect(freezer != nil && RunningFleet.names(in: files).contains { GroupDirectory.Identity(at: "\(files)/\($0)") == freezer })
         #expect(await endsWell(fleet, other))
         for path in [go, ran] { unlink(path) }
     }
 
-    @Test func `T32 a process without a descriptor does not count as ended, and is guarded once a descriptor is had`() throws {
+    @Test func `T32 a process without a descriptor does not count as ended, and is guarded once a descriptor exists`() throws {
         faults_join()
         defer {
             faults_disarm()
@@ -207,7 +208,7 @@ import Testing
             faults_arm(FAULT_PIDFD_OPEN, 1, 1, number)
             #expect { try guardian!.watch(group) } throws: { ($0 as? GroupError)?.reason == .kernel(number) }
         }
-        // What has ended needs no holding.
+        // An ended process needs no guard.
         faults_arm(FAULT_PIDFD_OPEN, 1, 1, ESRCH)
         try guardian!.watch(group)
         faults_disarm()
@@ -219,7 +220,7 @@ import Testing
     }
 
     @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [EMFILE, ENFILE, ENOMEM, EAGAIN])
-    func `a group whose processes or subgroups can't be read now is not empty`(number: Int32) throws {
+    func `a group with processes or subgroups that can't be read does not count as empty`(number: Int32) throws {
         faults_join()
         defer {
             faults_disarm()
@@ -244,15 +245,15 @@ import Testing
         child.signal(SIGKILL)
         child.waitForEnd()
         for directory in group.directories {
-            // No process can be in what is not there.
+            // No process can be in a missing directory.
             faults_arm(FAULT_OPENAT, 1, 1, ENOENT)
             #expect(directory.isEmpty)
             faults_disarm()
-            blockUntil("its last process is gone") { directory.isEmpty }
+            blockUntil("the last process is gone") { directory.isEmpty }
         }
     }
 
-    @Test func `C14 a process without a group that can't be inspected now has neither ended nor stopped`() throws {
+    @Test func `C14 a process without a group that can't be inspected counts as neither ended nor stopped`() throws {
         faults_join()
         defer {
             faults_disarm()
@@ -262,7 +263,7 @@ import Testing
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
         #expect(output.line() == "ready")
-        // One after the other, the texts of all processes there are: of this one, too.
+        // The `nth` read fails, one after the other, of the texts of all processes, including this one.
         var nth = 0
         repeat {
             nth += 1
@@ -275,7 +276,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.found.parents[.unified] != nil, "no version 2 groups here"))
-    func `T33 a process that can't enter the unit's group again is not started outside`() throws {
+    func `T33 a process that can't enter the unit's group again is not started outside that group`() throws {
         let root = GroupRoot(prefix: Workbench.prefix()), group = try root.make("web")
         let (first, _) = try Workbench.shell("exec sleep 1000", in: group)
         // From now on processes enter by themselves.

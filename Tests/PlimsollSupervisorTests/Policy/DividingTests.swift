@@ -44,21 +44,23 @@ import Testing
         }
     }
 
-    /// Runs seconds in which units hold what they may, within a memory of `limit` mebibytes for caches. Returns the decisions.
+    /// Runs seconds in which units hold as much as their shares allow, within a memory of `limit` mebibytes for caches.
+    /// Returns the decisions.
     private mutating func run(
         _ services: inout [Service], limit: Int, seconds: ClosedRange<Int>, level: PressureLevel = .normal
     ) -> [Decision] {
         var decisions: [Decision] = []
         for second in seconds {
             let room = limit - services.reduce(0) { $0 + $1.held }
-            // The supervisor's line lies above that of the units.
+            // The supervisor's threshold lies above that of the units.
             let now = fleet(Double(second), level, room: room + 30, services.map { $0.report(at: Double(second), room: room) })
             for decision in engine.decide(now) {
                 decisions.append(decision)
                 guard case .share(let share) = decision.action, let index = services.firstIndex(where: { $0.name == decision.unit }) else { continue }
                 services[index].share = share
             }
-            // Units above their share release, then those below take what is free, each as much as it may.
+            // Units above their share release memory. Then units below their share take free memory, each as much as
+            // the share allows.
             for index in services.indices {
                 services[index].held = min(services[index].held, (services[index].share?.bytes).map { $0 >> 20 } ?? .max)
             }
@@ -79,13 +81,13 @@ import Testing
         Service(name: "three", scale: 60, load: 1e6, held: 100), Service(name: "four", scale: 60, load: 4e6, held: 100),
     ]
 
-    @Test mutating func `units are asked for what memory is worth to them, and get shares of nearly the least load time`() {
+    @Test mutating func `units are asked for the worth of memory, and get shares with nearly the least load time`() {
         var services = four
         let first = run(&services, limit: 400, seconds: 1...1)
         #expect(first.map(\.words) == ["one: share any", "two: share any", "three: share any", "four: share any"])
         let later = run(&services, limit: 400, seconds: 2...60)
         #expect(later.allSatisfy { $0.action.kind == .share } && services.reduce(0) { $0 + $1.held } > 390, "\(services.map(\.held))")
-        // The best of all divisions in steps of ten mebibytes.
+        // The least load time of all divisions in steps of ten mebibytes.
         var best = Double.infinity
         for one in stride(from: 0, through: 400, by: 10) {
             for two in stride(from: 0, through: 400 - one, by: 10) {
@@ -99,7 +101,7 @@ import Testing
         #expect(run(&services, limit: 400, seconds: 61...120).count < 8, "shares settle")
     }
 
-    @Test mutating func `no unit is bounded while memory is plentiful, and shares are lifted once it is again`() {
+    @Test mutating func `no unit is bounded while memory is plentiful, and shares are lifted once memory is plentiful again`() {
         var services = four
         for index in services.indices { services[index].held = 30 }
         #expect(
@@ -110,7 +112,7 @@ import Testing
         #expect(
             engine.decide(reading(services, 3, room: 10)).contains { if case .share(let share) = $0.action { share.bytes != nil } else { false } })
         for index in services.indices { (services[index].share, services[index].held) = (ProcessShare(bytes: 30 << 20, total: 400 << 20), 30) }
-        // Room for half as much again is not yet plenty.
+        // Free memory of half as much again does not count as plentiful yet.
         #expect(!engine.words(reading(services, 4, room: 60)).contains("one: share any"))
         #expect(engine.words(reading(services, 6, room: 280)) == ["one: share any", "two: share any", "three: share any", "four: share any"])
     }
@@ -119,7 +121,7 @@ import Testing
         fleet(seconds, .normal, room: room, services.map { $0.report(at: seconds, room: room) })
     }
 
-    @Test mutating func `a shortage is answered before any curve is looked at`() {
+    @Test mutating func `a shortage is handled before any curve is read`() {
         var services = four
         _ = run(&services, limit: 400, seconds: 1...2)
         let shares = services.map(\.share)
@@ -128,13 +130,13 @@ import Testing
         #expect(run(&services, limit: 400, seconds: 21...30).contains { $0.action.kind == .share }, "and then shares move")
     }
 
-    @Test mutating func `a unit that lies gains at most a twentieth, and a trusted one is believed`() {
+    @Test mutating func `a unit with false figures gains at most a twentieth, and a trusted unit is believed`() {
         for isTrusted in [false, true] {
             var services = four
             for index in services.indices { services[index].lies = index == 0 ? 1e6 : 1 }
             services[0].isTrusted = isTrusted
             engine = SupervisorEngine(engine.policy)
-            // Each is entitled to a quarter, as much as each holds while there is plenty.
+            // Each unit is entitled to a quarter: the amount that each holds while memory is plentiful.
             for decision in engine.decide(reading(services, 1, room: 300)) {
                 guard case .share(let share) = decision.action else { continue }
                 services.firstIndex { $0.name == decision.unit }.map { services[$0].share = share }
@@ -147,7 +149,7 @@ import Testing
         }
     }
 
-    @Test mutating func `a unit without trust gains no more by a curve that stays unknown`() {
+    @Test mutating func `a unit without trust gains no more by withholding a curve`() {
         var services = four
         (services[0].isTrusted, services[0].held) = (false, 0)
         for index in services.indices { services[index].share = ProcessShare(bytes: nil, total: 400 << 20) }
@@ -165,7 +167,7 @@ import Testing
         #expect(services[0].share?.bytes.map { $0 <= 21 << 20 && $0 > 0 } == true, "\(services.map { $0.share?.bytes })")
     }
 
-    @Test mutating func `a newcomer gets memory to learn with, once requests come`() {
+    @Test mutating func `a new unit gets memory to learn a curve with, once requests arrive`() {
         var services = four
         _ = run(&services, limit: 400, seconds: 1...60)
         services.append(Service(name: "five", scale: 20, load: 1e6, held: 0))
@@ -186,7 +188,7 @@ import Testing
         }
     }
 
-    @Test mutating func `numbers without sense do no harm`() {
+    @Test mutating func `senseless numbers lead to shares within bounds`() {
         var services = four
         _ = run(&services, limit: 400, seconds: 1...1)
         for (second, change) in zip(2..., [(Int.max, Int.max, 0.0), (.min, .min, .infinity), (1 << 60, 0, .nan), (0, 1 << 60, -1)]) {
@@ -200,7 +202,7 @@ import Testing
         }
     }
 
-    @Test mutating func `a unit that says nothing, or leaves, is left as it is`() {
+    @Test mutating func `a unit without a report, a link or a running process keeps the share`() {
         var services = four
         _ = run(&services, limit: 400, seconds: 1...10)
         var fleet = reading(services, 11, room: 10)
@@ -212,16 +214,16 @@ import Testing
         #expect(engine.words(fleet) == ["one: share any"], "with one unit there is nothing to divide")
     }
 
-    @Test mutating func `an evaluation follows for units that could not be asked, and for news that came too soon`() {
+    @Test mutating func `an evaluation is due for units that could not be asked, and for reports that came too soon`() {
         var services = four
         var now = reading(services, 1, room: 10)
         now.room = nil
-        #expect(engine.words(now) == [] && engine.nextEvaluation(after: now) == .seconds(1), "nothing was read yet")
+        #expect(engine.words(now) == [] && engine.nextEvaluation(after: now) == .seconds(1), "no reading of the room yet")
         _ = run(&services, limit: 400, seconds: 2...3)
         now = reading(services, 3.5, room: 0)
         #expect(engine.words(now) == [] && engine.nextEvaluation(after: now) == .milliseconds(500))
         for index in now.units.indices { now.units[index].worthAt = .seconds(3) }
-        #expect(engine.words(now) == [] && engine.nextEvaluation(after: now) ?? .seconds(9) > .seconds(1), "no news")
+        #expect(engine.words(now) == [] && engine.nextEvaluation(after: now) ?? .seconds(9) > .seconds(1), "no new reports")
     }
 
     @Test func `without the policy no unit is asked`() {

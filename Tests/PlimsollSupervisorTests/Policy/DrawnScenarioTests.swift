@@ -2,7 +2,7 @@ import Plimsoll
 import PlimsollSupervisor
 import Testing
 
-/// Whole histories, drawn: one line a unit, one character a second, and the levels below.
+/// Drawings of whole histories: one line per unit, one character per second, and the levels below.
 ///
 /// `=` running, `!` warned, `b` leaving, `z` suspended, `x` ended, `.` stopped; `_` normal, `-` warning, `#` critical.
 @Suite struct DrawnScenarioTests {
@@ -31,7 +31,7 @@ import Testing
                 """)
     }
 
-    @Test func `C75 C77 K37 the front is warned, and the background leaves, is frozen and reclaimed, and comes back with room`() {
+    @Test func `C75 C77 K37 the foreground is warned, and the background leaves, is frozen and reclaimed, and comes back with room`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 700), habits: .ignoresWarnings),
@@ -51,7 +51,7 @@ import Testing
                 """)
     }
 
-    @Test func `C15 K33 a unit that exits on suspend is ended after the leave time, and a deaf one killed after the grace`() {
+    @Test func `C15 K33 a unit that exits on suspend is ended after the leave time, and one that ignores SIGTERM is killed after the grace`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500)),
@@ -82,7 +82,7 @@ import Testing
                 """)
     }
 
-    @Test func `C75 the less important front unit goes after patience, and the last one only if that ends the shortage`() {
+    @Test func `C75 the less important foreground unit ends after the patience time, and the last one only if that ends the shortage`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500, importance: 900), habits: .ignoresWarnings),

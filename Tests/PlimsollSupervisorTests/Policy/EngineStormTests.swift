@@ -5,14 +5,15 @@ import PlimsollTesting
 import TestSupport
 import Testing
 
-/// Random fleets whose units do as they please, and outcomes that come late, fail, or never come.
+/// Random fleets whose units behave at random, with outcomes that come late, fail, or never come.
 private struct EngineStorm {
     var generator: SeededGenerator
     var engine = SupervisorEngine()
     var units: [UnitReport]
     var now = Duration.zero
     let seed: UInt64
-    /// Everybody is in front, and memory is critical all the time: what else comes last comes to its turn.
+    /// True if all units are in the foreground and memory is critical all the time: then foreground units are ended,
+    /// too.
     let isInFront: Bool
 
     init(seed: UInt64, isDryRun: Bool = false) {
@@ -46,7 +47,8 @@ private struct EngineStorm {
 
     mutating func chance(_ share: Double) -> Bool { Double.random(in: 0..<1, using: &generator) < share }
 
-    /// Carries out what a decision says, or not, and tells or doesn't. Returns whether it told that it failed, or that all memory has gone.
+    /// Carries out a decision, or not, and reports the outcome, or not. Returns true if a failure, or the release of
+    /// all memory, was reported.
     mutating func follow(_ decision: Decision) -> Bool {
         guard !decision.isDryRun, let index = units.firstIndex(where: { $0.name == decision.unit }) else { return false }
         let failure: String? = chance(0.2) ? "it failed" : nil
@@ -73,7 +75,7 @@ private struct EngineStorm {
         return failure != nil || relief >= before * 0.95
     }
 
-    /// A while passes, and things happen by themselves.
+    /// Advances the time and changes some units at random.
     mutating func pass() {
         now += .milliseconds(Int.random(in: 1...3000, using: &generator))
         for index in units.indices where chance(0.1) {
@@ -95,7 +97,7 @@ private struct EngineStorm {
     @Test func `C75 C77 C90 K33 K39 the order of victims holds for any behaviour of units`() async {
         var ends = 0, foregroundEnds = 0, decided = 0
         for seed in seeds(0..<1500) {
-            // Others on the cooperative pool's few threads have their turn.
+            // Gives other tests a turn on the cooperative pool's few threads.
             await giveWay()
             var storm = EngineStorm(seed: seed)
             var lastNotice: (unit: String, at: Duration)?
@@ -118,12 +120,12 @@ private struct EngineStorm {
                             #expect(fleet.at - last.at >= policy.noticeSpacing, "seed \(seed): notices too close")
                         }
                         lastNotice = (decision.unit, fleet.at)
-                        #expect(report.state != .suspended && report.state != .suspending, "seed \(seed): notified a suspended unit")
+                        #expect(report.state != .suspended && report.state != .suspending, "seed \(seed): a suspended unit was notified")
                     case .end(let ending):
                         ends += 1
                         if fleet.level == .normal { #expect(report.exitsOnSuspend, "seed \(seed): ended without a shortage") }
                         if case .ask = ending, report.state == .suspended || report.state == .suspending {
-                            #expect(thawed.contains(decision.unit), "seed \(seed): a frozen unit is asked")
+                            #expect(thawed.contains(decision.unit), "seed \(seed): a frozen unit was asked to end")
                         }
                         if ending == .killSuspended { #expect(report.state == .suspended && report.isSaved, "seed \(seed)") }
                         if let last = lastEnd { #expect(fleet.at - last.at >= policy.coolDown, "seed \(seed): two ends at once") }
@@ -138,12 +140,13 @@ private struct EngineStorm {
                 if let ended = fleet.units.first(where: { $0.name == end?.unit }), ended.role == .foreground, ended.backgroundSince == nil,
                     ended.state == .running || ended.state == .starting
                 {
-                    // What failed a moment ago is not to be counted on; everything else that is frozen or is in the background has gone before.
+                    // A unit with a step that failed a moment ago does not count. All other frozen or background units
+                    // must have ended before.
                     let before = fleet.units.filter {
                         $0.charge > .zero && ($0.state == .suspended || $0.role != .foreground && $0.state == .running)
                     }
                     let left = before.filter { unit in !storm.hasFailed(unit.name) && !fleet.units.contains { $0.dependencies.contains(unit.name) } }
-                    #expect(left.isEmpty, "seed \(seed): \(ended.name) in front was ended before \(left.map(\.name))")
+                    #expect(left.isEmpty, "seed \(seed): \(ended.name) was ended in the foreground before \(left.map(\.name))")
                 }
                 #expect(decisions.count { $0.action.kind == .end } <= 1, "seed \(seed): two ends in one evaluation")
                 for decision in decisions where storm.follow(decision) && decision.unit == lastEnd?.unit { lastEnd = nil }
@@ -173,7 +176,7 @@ private struct EngineStorm {
         if !hasChosenSeed { #expect(said > 1000) }
     }
 
-    @Test func `an engine polled on request comes to rest`() {
+    @Test func `an engine polled at the requested times has bounded evaluations`() {
         for seed in seeds(0..<300) {
             var storm = EngineStorm(seed: seed)
             var evaluations = 0
@@ -186,13 +189,13 @@ private struct EngineStorm {
                 evaluations += 1
                 if storm.now > .seconds(120) { break }
             }
-            // 120 s at four evaluations a second at most.
+            // Four evaluations a second at most, for 120 s.
             #expect(evaluations < 700, "seed \(seed): \(evaluations) evaluations")
         }
     }
 }
 
 extension EngineStorm {
-    /// Units with which a step failed or never was answered: they may be passed over.
+    /// Returns true for a unit with a step that failed or was never answered: the engine may pass over such a unit.
     func hasFailed(_ name: String) -> Bool { engine.isPassedOver(name, at: now) }
 }

@@ -2,7 +2,7 @@ import Plimsoll
 import PlimsollLifecycle
 import PlimsollSupervisor
 
-/// A unit in few words.
+/// Returns a report of a unit.
 func unit(
     _ name: String, _ role: ServiceUnit.Role = .background, _ state: UnitState = .running, _ mebibytes: Int = 100, importance: Int = 500,
     since: Double = 0,
@@ -20,7 +20,7 @@ func fleet(_ seconds: Double, _ level: PressureLevel, short: Int = 0, room: Int?
 }
 
 extension Decision {
-    /// ServiceUnit and action in a few words: `web: warn critical`.
+    /// The unit's name and the action in a few words: `web: warn critical`.
     var words: String { "\(unit): \(action.words)" }
 }
 
@@ -46,7 +46,7 @@ extension UnitAction {
 extension SupervisorEngine {
     mutating func words(_ fleet: Fleet) -> [String] { decide(fleet).map(\.words) }
 
-    /// Decides, and learns at once that all of it failed or succeeded.
+    /// Decides, and learns at once that all decisions failed or succeeded.
     mutating func words(_ fleet: Fleet, failure: String?) -> [String] {
         let decisions = decide(fleet)
         for decision in decisions { learn(Outcome(decision, at: fleet.at, relief: .zero, failure: failure)) }

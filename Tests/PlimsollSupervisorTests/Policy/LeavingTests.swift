@@ -5,7 +5,7 @@ import Testing
 @Suite struct LeavingTests {
     private var engine = SupervisorEngine()
 
-    @Test mutating func `C75 critical sends deferred work away first, then background work, one after another's time`() {
+    @Test mutating func `C75 critical sends deferred work to the background first, then background work after the time of the first`() {
         let units = [
             unit("web", .foreground, .running, 500), unit("index", .background, .running, 100, importance: 1) { $0.isWarnable = false },
             unit("batch", .deferred, .running, 100, importance: 900) { $0.isWarnable = false },
@@ -17,10 +17,45 @@ import Testing
         #expect(engine.words(fleet(5.5, .critical, short: 150, units)) == ["index: background"])
     }
 
+    @Test mutating func `C75 T33 deferred units leave first, then units that stay ended, by importance and size`() {
+        func able(_ name: String, _ role: ServiceUnit.Role, _ mebibytes: Int, _ importance: Int, gap: Int? = nil)
+            -> UnitReport
+        {
+            unit(name, role, .running, mebibytes, importance: importance) {
+                ($0.isWarnable, $0.relaunchGap) = (false, gap.map { Duration.seconds($0) })
+            }
+        }
+        // The first unit of each pair leaves before the second.
+        let pairs = [
+            (able("z", .deferred, 1, 900, gap: 29), able("a", .background, 900, 1)),
+            (able("z", .background, 1, 900, gap: 30), able("a", .background, 900, 1, gap: 29)),
+            (able("z", .background, 1, 499), able("a", .background, 900, 500)),
+            (able("z", .background, 101, 500), able("a", .background, 100, 500)),
+            (able("a", .background, 100, 500), able("b", .background, 100, 500)),
+        ]
+        for (first, second) in pairs {
+            for units in [[first, second], [second, first]] {
+                engine = SupervisorEngine()
+                #expect(engine.words(fleet(1, .critical, short: 1, units)) == ["\(first.name): background"], "\(units)")
+            }
+        }
+    }
+
     @Test mutating func `C4 a unit that has had 5 s to leave is frozen`() {
         let units = [unit("job", .background, .leaving, since: 1)]
         #expect(engine.words(fleet(2, .normal, units)) == [] && engine.nextEvaluation(after: fleet(2, .normal, units)) == .seconds(4))
         #expect(engine.words(fleet(6, .normal, units)) == ["job: suspend"])
+    }
+
+    @Test(arguments: [
+        (PressureLevel.critical, 2.9, true), (.critical, 3, false), (.critical, 3.1, false), (.warning, 1, false),
+    ])
+    mutating func `a leaving unit is frozen early at critical, if memory does not last for the time to leave`(
+        level: PressureLevel, lasts: Double, isFrozen: Bool
+    ) {
+        var now = fleet(3, level, short: 10, [unit("job", .background, .leaving, since: 1) { $0.isWarnable = false }])
+        now.timeLeft = .seconds(lasts)
+        #expect(engine.words(now) == (isFrozen ? ["job: suspend"] : []))
     }
 
     @Test mutating func `a unit that asks to be frozen leaves at any overall level, and is then frozen`() {
@@ -31,7 +66,7 @@ import Testing
         #expect(engine.words(fleet(6, .normal, [unit("job", .background, .leaving, since: 1)])) == ["job: suspend"])
     }
 
-    @Test mutating func `a unit that asks to be frozen goes on if needed, if unable, and after a while`() {
+    @Test mutating func `a unit that asks to be frozen runs on if the foreground needs that unit, if a freeze is impossible, and after 30 s`() {
         let asked: (inout UnitReport) -> Void = { $0.suspensionRequestedAt = .seconds(1) }
         let front = unit("front", .foreground, change: asked)
         var needed = unit("needed", change: asked), client = unit("client", .foreground)
@@ -44,7 +79,7 @@ import Testing
                 "the unit requests suspension, but serves the foreground", "the unit requests suspension, but serves the foreground",
                 "the unit requests suspension, but cannot be suspended",
             ])
-        // Nobody waits any more, but it was long ago.
+        // No client waits any more, but the request is long past.
         needed.suspensionRequestedAt = .seconds(1)
         #expect(engine.words(fleet(31, .normal, [needed])) == [])
         engine = SupervisorEngine()
@@ -77,7 +112,7 @@ import Testing
         #expect(engine.words(fleet(7, .critical, short: 50, units)) == [] && engine.spared.map(\.unit) == ["job"])
         #expect(engine.nextEvaluation(after: fleet(7, .critical, units)) == .seconds(13))
         #expect(engine.words(fleet(20, .critical, short: 50, units)) == ["job: kill"])
-        // However long they say that they need.
+        // The bound holds for tasks without an end, too.
         engine = SupervisorEngine()
         let greedy = [unit("job", .background, .leaving, since: 1) { ($0.tokens, $0.isWarnable) = (2, false) }]
         #expect(engine.words(fleet(30.9, .critical, short: 50, greedy)) == [])
@@ -125,6 +160,27 @@ import Testing
         (over.state, over.since) = (.leaving, .seconds(61))
         #expect(engine.words(fleet(67, .critical, short: 300, [over, other])) == [])
         #expect(engine.words(fleet(90, .critical, short: 300, [over])) == ["job: ask 10 s"])
+    }
+
+    @Test(arguments: [(89.9, false), (90, true), (90.1, true)])
+    mutating func `C36 a throttled unit has 30 s as long as another background unit may give memory`(
+        seconds: Double, isEnded: Bool
+    ) {
+        let over = unit("job", .background, .leaving, since: 61) {
+            ($0.allowance, $0.backgroundSince, $0.isWarnable, $0.suspension) = (.seconds(60), .zero, false, .never)
+            ($0.isThrottled, $0.throttledSince) = (true, .seconds(60))
+        }
+        let other = unit("other", .background, .leaving, since: 88) { $0.isWarnable = false }
+        let words = engine.words(fleet(seconds, .critical, short: 300, [over, other]))
+        #expect(words == (isEnded ? ["job: ask 10 s"] : []))
+    }
+
+    @Test mutating func `C36 no other step follows a throttle until a report shows the unit throttled`() {
+        var over = unit("job") { ($0.allowance, $0.backgroundSince, $0.isWarnable) = (.seconds(60), .zero, false) }
+        #expect(engine.words(fleet(60, .warning, [over])) == ["job: throttle"])
+        #expect(engine.words(fleet(61, .critical, short: 50, [over])) == [])
+        (over.isThrottled, over.throttledSince) = (true, .seconds(60))
+        #expect(engine.words(fleet(62, .critical, short: 50, [over])) == ["job: background"])
     }
 
     @Test mutating func `C36 a throttled unit's grace is cut short before any foreground unit is touched`() {

@@ -5,7 +5,7 @@ import Testing
 @Suite struct NoticeTests {
     private var engine = SupervisorEngine()
 
-    /// What was told by when, looked at when the engine wants to be.
+    /// Returns the warnings with their times, from evaluations at the times that the engine requests.
     private mutating func notices(_ units: [UnitReport], _ level: PressureLevel, short: Int, from start: Double, for seconds: Double) -> [String] {
         var units = units, now = Duration.seconds(start), warned: [String] = []
         while now < .seconds(start + seconds) {
@@ -54,6 +54,17 @@ import Testing
         #expect(engine.words(fleet(2, .warning, short: 200, units)) == ["b: warn warning", "b: release 50 MiB"])
     }
 
+    @Test(arguments: [(PressureLevel.normal, true), (.warning, true), (.critical, false)])
+    mutating func `a repeated notice asks for memory like the first, and the notice of a lower level asks for none`(
+        before: PressureLevel, isAsked: Bool
+    ) {
+        var web = units[0]
+        (web.notified, web.notifiedAt) = (before, .zero)
+        #expect(engine.words(fleet(0, .warning, [])) == [])
+        let words = engine.words(fleet(30, .warning, short: 10, [web]))
+        #expect(words == ["web: warn warning"] + (isAsked ? ["web: release 10 MiB"] : []))
+    }
+
     @Test mutating func `T31 a frozen unit receives no notice`() {
         #expect(engine.words(fleet(1, .critical, short: 100, [unit("still", .foreground, .suspending), unit("off", .foreground, .stopped)])) == [])
     }
@@ -69,7 +80,7 @@ import Testing
     @Test mutating func `no action is due while memory is not short`() {
         let calm = fleet(0, .normal, units)
         _ = engine.decide(calm)
-        // Only the hold before suspended units may come back.
+        // Only the hold before suspended units may come back is left.
         #expect(engine.nextEvaluation(after: calm) == .seconds(10))
         #expect(engine.decide(fleet(60, .normal, Array(units.prefix(2)))) == [] && engine.nextEvaluation(after: fleet(60, .normal, [])) == nil)
     }

@@ -5,7 +5,7 @@ import Testing
 @Suite struct RoomTests {
     private var engine = SupervisorEngine()
 
-    /// All that is done within a while of calm, the state of each unit following.
+    /// Returns all decisions of a calm period, in which the units follow each decision.
     private mutating func calm(_ units: [UnitReport], room: Int?, for seconds: Int) -> [String] {
         var units = units, words: [String] = []
         for tenth in 0..<seconds * 10 {
@@ -38,33 +38,47 @@ import Testing
         #expect(calm(units, room: 50, for: 30) == ["small: resume room", "large: resume room"])
     }
 
-    @Test(arguments: [(100, false), (160, true)])
+    @Test mutating func `C91 a unit comes back once level normal has lasted ten seconds without a shortfall`() {
+        let job = [unit("job", .background, .suspended)]
+        for (level, short, seconds, comesBack) in [
+            (PressureLevel.normal, 0, 9.9, false), (.normal, 0, 10, true), (.normal, 0, 10.1, true),
+            (.normal, 1, 20, false), (.warning, 0, 20, false),
+        ] {
+            engine = SupervisorEngine()
+            #expect(engine.words(fleet(0, level, short: short, job)) == [])
+            let words = engine.words(fleet(seconds, level, short: short, job))
+            #expect(words == (comesBack ? ["job: resume room"] : []), "\(level), \(short) MiB, \(seconds) s")
+        }
+    }
+
+    @Test(arguments: [(100, false), (149, false), (150, true), (160, true)])
     mutating func `only a fitting unit comes back, counting the pages reclaimed before`(room: Int, comesBack: Bool) throws {
         var job = unit("job", .background, .running, 200) { $0.isWarnable = true }
         let sent = try #require(engine.decide(fleet(0, .critical, short: 150, [job])).first { $0.action == .background })
         engine.learn(Outcome(sent, at: .zero, relief: .zero))
-        // The unit is frozen by now, and most of its memory was reclaimed.
+        // The unit is frozen by now, and most of the unit's memory was reclaimed.
         (job.state, job.since, job.charge) = (.suspended, .seconds(1), .mebibytes(50))
         var words: [String] = []
         for second in 10..<40 { words += engine.words(fleet(Double(second), .normal, room: room, [job])) }
         #expect(words.contains("job: resume room") == comesBack, "\(words)")
     }
 
-    // Found by the simulation, seed 1011: the file pages of a frozen unit were reclaimed, and it was frozen for good.
+    // Found by the simulation, seed 1011: the file pages of a frozen unit were reclaimed, and the unit stayed frozen
+    // for good.
     @Test mutating func `C91 five minutes of room halve the room that a unit must find`() throws {
         var job = unit("job", .background, .running, 200)
         let sent = try #require(engine.decide(fleet(0, .critical, short: 150, [job])).first { $0.action == .background })
         engine.learn(Outcome(sent, at: .zero, relief: .zero))
         (job.state, job.since, job.charge) = (.suspended, .seconds(10), .mebibytes(50))
         for second in 20..<310 { #expect(engine.words(fleet(Double(second), .normal, room: 70, [job])) == [], "\(second)") }
-        // 150 MiB were reclaimed; half of that is not free either, and a quarter is.
+        // 150 MiB were reclaimed. Half of that is not free either; a quarter is.
         #expect(engine.words(fleet(319, .normal, room: 70, [job])) == [])
         #expect(engine.nextEvaluation(after: fleet(319, .normal, room: 70, [job])) == .seconds(1))
         #expect(engine.words(fleet(619, .normal, room: 70, [job])) == [])
         #expect(engine.words(fleet(620, .normal, room: 70, [job])) == ["job: resume room"])
     }
 
-    // Found by the simulation, seed 1049: such a unit was frozen for good, as nobody asks for it.
+    // Found by the simulation, seed 1049: such a unit stayed frozen for good, as no other unit asks for it.
     @Test mutating func `C91 a foreground unit frozen at its own request while in the background comes back with room`() {
         var web = unit("web", .foreground) { ($0.backgroundSince, $0.suspensionRequestedAt) = (.zero, .zero) }
         #expect(engine.words(fleet(0, .normal, [web]), failure: nil) == ["web: background"])
@@ -102,8 +116,39 @@ import Testing
         #expect(calm(units, room: nil, for: 30) == ["always: start"])
     }
 
+    @Test(arguments: [(1, false), (0, true), (-1, true)])
+    mutating func `T33 a stopped unit is started again 30 s after the last end`(ended: Int, isStarted: Bool) {
+        let always = unit("always", .background, .stopped, 0) {
+            ($0.restart, $0.lastEnded) = (.always, .seconds(ended))
+        }
+        let now = fleet(30, .normal, [always])
+        #expect(engine.words(fleet(0, .normal, [always])) == [])
+        #expect(engine.words(now) == (isStarted ? ["always: start"] : []))
+        #expect(isStarted || engine.nextEvaluation(after: now) == .seconds(1))
+    }
+
+    @Test mutating func `a failed start is tried again after 30 s`() {
+        let always = [unit("always", .background, .stopped, 0) { $0.restart = .always }]
+        #expect(engine.words(fleet(0, .normal, always)) == [])
+        #expect(engine.words(fleet(10, .normal, always), failure: "no such file") == ["always: start"])
+        #expect(engine.words(fleet(39.9, .normal, always)) == [])
+        #expect(engine.words(fleet(40, .normal, always)) == ["always: start"])
+    }
+
     @Test mutating func `C36 throttles are lifted with room`() {
         #expect(calm([unit("job") { $0.isThrottled = true }], room: 0, for: 11) == ["job: unthrottle"])
+    }
+
+    @Test(arguments: [(60.0, 600.0), (600, 600), (601, 601)])
+    mutating func `C33 a unit is woken at the interval asked for, at least ten minutes, and then runs for ten seconds`(
+        asked: Double, interval: Double
+    ) {
+        var line = unit("voip", .background, .suspended) { ($0.keepAlive, $0.isWarnable) = (.seconds(asked), false) }
+        #expect(engine.words(fleet(interval - 0.1, .warning, [line])) == [])
+        #expect(engine.words(fleet(interval, .warning, [line]), failure: nil) == ["voip: resume keep-alive"])
+        (line.state, line.since, line.lastWoken) = (.running, .seconds(interval), .seconds(interval))
+        #expect(engine.words(fleet(interval + 9.9, .warning, [line])) == [])
+        #expect(engine.words(fleet(interval + 10, .warning, [line])) == ["voip: suspend"])
     }
 
     @Test mutating func `C33 a unit is woken at the interval, frozen again after the budget, and not woken at critical`() {

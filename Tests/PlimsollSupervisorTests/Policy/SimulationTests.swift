@@ -48,7 +48,7 @@ import Testing
         ]
         let run = simulate(units, limit: 1000, for: 60, policy: policy)
         #expect(run.units.map(\.report) == units.map(\.report) && !run.decisions.isEmpty && run.decisions.allSatisfy(\.isDryRun))
-        // No unit is notified of the same more than every 25 s.
+        // No unit receives the same notice more often than every 25 s.
         #expect(run.decisions.count < 25)
     }
 

@@ -32,14 +32,14 @@ import Testing
         }
     }
 
-    @Test mutating func `C36 C75 a stopping unit that gives nothing back while memory runs out gets the next unit asked beside`() {
+    @Test mutating func `C36 C75 the next unit is asked as well if a stopping unit releases nothing while memory runs out`() {
         let units = asked()
         #expect(engine.words(running(1.9, lasts: 3, units)) == [])
         #expect(engine.nextEvaluation(after: running(1.9, lasts: 3, units)).map { $0 < .milliseconds(101) } == true)
         #expect(engine.words(running(2, lasts: 3, units)) == ["next: ask 10 s"])
     }
 
-    @Test mutating func `T33 a unit that gives memory back while ending is waited for`() {
+    @Test mutating func `T33 the engine waits for a unit that releases memory while ending`() {
         var units = asked()
         for second in 1..<9 {
             units[0].charge = .mebibytes(300 - 30 * second)
@@ -47,7 +47,18 @@ import Testing
         }
     }
 
-    @Test mutating func `C90 an asked unit with nothing to lose is killed instead, once`() {
+    @Test(arguments: [(300, 7.9, true), (300, 8, false), (300, 8.1, false), (294, 3, true), (293, 3, false)])
+    mutating func `C36 C75 the next unit is asked if memory ends before the grace, and at most 2 % were released`(
+        left: Int, lasts: Double, isNextAsked: Bool
+    ) {
+        var units = asked()
+        #expect(engine.words(running(0.5, lasts: nil, units)) == [])
+        units[0].charge = .mebibytes(left)
+        #expect(engine.words(running(1, lasts: nil, units)) == [])
+        #expect(engine.words(running(2, lasts: lasts, units)) == (isNextAsked ? ["next: ask 10 s"] : []))
+    }
+
+    @Test mutating func `C90 an asked unit that has saved its state is killed, once, while memory runs out`() {
         let units = asked { $0.isSaved = true }
         let decisions = engine.decide(running(2, lasts: 3, units))
         #expect(decisions.map(\.words) == ["first: kill"])
@@ -55,7 +66,7 @@ import Testing
         #expect(engine.words(running(2.1, lasts: 3, units)) == [])
     }
 
-    @Test mutating func `T33 background tasks that are alive count as a loss`() {
+    @Test mutating func `T33 an asked unit with running background tasks is not killed, and the next unit is asked`() {
         let units = asked { ($0.isSaved, $0.tokens) = (true, 1) }
         #expect(engine.words(running(2, lasts: 3, units)) == ["next: ask 10 s"])
     }
@@ -88,13 +99,13 @@ import Testing
         #expect(now.peak < .mebibytes(1000), "\(now.peak)\n\(now.drawing)")
     }
 
-    // MARK: All are to end
+    // MARK: Order of stopping
 
     @Test func `a unit is asked to stop after the dependent units`() {
         let units = ["db": [], "cache": ["db"], "web": ["db", "cache", "elsewhere"], "job": ["job"]]
         #expect(StopOrder.next(units) == ["web", "job"] && StopOrder.turns(units) == 3)
         #expect(StopOrder.next(units.filter { $0.key != "web" }) == ["cache", "job"])
-        #expect(StopOrder.next(["a": ["b"], "b": ["a"]]) == ["a", "b"], "a circle must not last for ever")
+        #expect(StopOrder.next(["a": ["b"], "b": ["a"]]) == ["a", "b"], "a cycle of dependencies must not block the stop")
         #expect(StopOrder.turns(["a": ["b"], "b": ["a"], "c": ["a"]]) == 2 && StopOrder.turns([:]) == 1)
         let row = Dictionary(uniqueKeysWithValues: (0..<1000).map { ("u\($0)", $0 > 0 ? ["u\($0 - 1)"] : []) })
         #expect(StopOrder.turns(row) == 1000)

@@ -8,10 +8,10 @@ import Testing
 
 @Suite(.serialized) struct ChildTests {
     @Test(arguments: [("exit 0", Child.Ending.exited(0)), ("exit 41", .exited(41)), ("kill -9 $$", .killed(signal: 9, dumpedCore: false))])
-    func `a child's ending is known by the descriptor`(script: String, ending: Child.Ending) throws {
+    func `a child's ending is known from the descriptor`(script: String, ending: Child.Ending) throws {
         let child = try Child.start(.init(["/bin/sh", "-c", script]))
         #expect(child.waitForEnd() == ending && child.ending == ending)
-        #expect(!child.signal(SIGKILL), "its number may be another's by now")
+        #expect(!child.signal(SIGKILL), "the number may belong to another process by now")
     }
 
     @Test func `a child gets the given variables, directory and output, no descriptors and a new session`() throws {
@@ -30,7 +30,8 @@ import Testing
         let child = try Child.start(launch)
         output.closeWrite()
         #expect(output.line() == "b c /usr")
-        // No pipe for that list, which would be in it; what is 10 or more is the shell's own.
+        // The script sends the list through no pipe of the shell, as that pipe would be in the list. Descriptors from
+        // 10 on are the shell's own.
         var files: [Int] = []
         while let line = output.line(), line != "end" { files += [Int(line)].compactMap { $0 } }
         #expect(files.filter { $0 < 10 }.sorted() == [0, 1, 2])
@@ -39,14 +40,15 @@ import Testing
         #expect(child.waitForEnd() == .exited(0))
     }
 
-    /// Not asked of a shell, which has signals of its own.
+    /// Uses `grep` rather than a shell, which sets signals of its own.
     @Test func `a child has no signals blocked or ignored, with any mask in the parent`() throws {
         let output = Output(), path = access("/bin/grep", X_OK) == 0 ? "/bin/grep" : "/usr/bin/grep"
         var launch = Child.Launch([path, "-E", "^Sig(Blk|Ign)", "/proc/self/status"])
         launch.output = output.write
         let child = try Child.start(launch)
         output.closeWrite()
-        // 32 and 33 are the C library's own, which it lets nobody touch: they are as whoever started all this left them.
+        // Signals 32 and 33 belong to the C library, which lets no program change them: they keep the state from the
+        // start of the test run.
         let masks = [output.line(), output.line()].map { $0?.split(separator: "\t").last.flatMap { UInt64($0, radix: 16) }.map { $0 & ~(3 << 31) } }
         #expect(masks == [0, 0])
         #expect(child.waitForEnd() == .exited(0))
@@ -80,10 +82,11 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
-    func `K36 a child whose group is frozen before exec holds no caller, and is reaped after the thaw`() throws {
+    func `K36 a child whose group is frozen before exec does not block the caller, and is reaped after the thaw`() throws {
         let group = try Workbench.root(version1: [.freezer]).make("web")
         try group.freeze()
-        // On a busy machine a child has not entered the group in the shortest time, and the next gets longer.
+        // On a busy machine a child has not entered the group within the shortest limit, and the next child gets
+        // longer.
         for limit in [Duration.milliseconds(100), .seconds(1), .seconds(10)] where group.processes.isEmpty {
             #expect { _ = try Child.start(.init(["/bin/sleep", "1000"]), in: group, within: limit) } throws: {
                 "\($0)".contains("the program was not executed in time")
@@ -92,16 +95,17 @@ import Testing
         let stuck = group.processes
         #expect(stuck.count == 1)
         try group.thaw()
-        blockUntil("nobody is left") { stuck.allSatisfy { ProcessTable.stat(of: $0) == nil } }
+        blockUntil("no process is left") { stuck.allSatisfy { ProcessTable.stat(of: $0) == nil } }
         try group.remove(within: Workbench.limit)
     }
 
     @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
-    func `a descriptor that hangs as the child becomes the program holds no caller`() throws {
+    func `a descriptor that hangs as the child becomes the program does not block the caller`() throws {
         let group = try Workbench.root(version1: [.freezer]).make("web")
         try group.freeze()
-        // As a unit's, received while another unit starts: the child has a copy. The kernel closes the highest number
-        // first, and would close the pipe that tells of the program only after a minute.
+        // Such a descriptor of a unit may arrive while another unit starts: then the child has a copy. The kernel
+        // closes the highest number first, and would close the pipe that reports the program's start only after a
+        // minute.
         let lingering = try #require(LingeringSockets(1)), started = Mutex<Result<Child, any Error>?>(nil)
         let file = fcntl(lingering.files[0], F_DUPFD_CLOEXEC, 500)
         #expect(file >= 500)
@@ -112,7 +116,7 @@ import Testing
                 started.withLock { $0 = result }
             })
         blockUntil("the child to be frozen") { group.processes.count == 1 }
-        // Fast, because the child has the last copy now.
+        // The close is fast, because the child has the last copy now.
         close(file)
         try group.thaw()
         blockUntil("the start") { started.withLock { $0 != nil } }
@@ -123,7 +127,7 @@ import Testing
         try group.remove(within: Workbench.limit)
     }
 
-    @Test func `K38 an adopted process is the meant one, and the process's end is seen`() throws {
+    @Test func `K38 an adopted process is the intended one, and the process's end is seen`() throws {
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         #expect(output.line() == "ready")
         let started = try #require(child.started)
@@ -154,12 +158,13 @@ import Testing
         #expect(LockTable.holders(among: [holder.pid, other.pid]) == [holder.pid])
     }
 
-    @Test func `constant signals end no child during the start`() async {
+    @Test func `a constant stream of signals does not end a child during the start`() async {
         await #expect(processExitsWith: .success) {
             var action = sigaction()
             action.__sigaction_handler.sa_handler = { _ in }
             precondition(sigaction(SIGALRM, &action, nil) == 0)
-            // To this very thread, which the pool has made with signals blocked: the kernel would give a process's signals to another.
+            // The signal goes to this very thread, which the pool created with signals blocked. The kernel would
+            // deliver a signal for the process to another thread.
             var signals = sigset_t()
             sigemptyset(&signals)
             sigaddset(&signals, SIGALRM)

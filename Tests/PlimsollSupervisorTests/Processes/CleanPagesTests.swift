@@ -36,14 +36,14 @@ import Testing
         ffff-0 r--p zz
         """
 
-    @Test func `only mappings that the file still holds byte for byte are dropped`() {
+    @Test func `only mappings that equal the file byte for byte are dropped`() {
         let found = CleanPages.mappings(in: Array(text.utf8))
         #expect(found.map(\.start) == [0x5500, 0x5600] && found.map(\.end) == [0x5600, 0x5700])
         #expect(found.map(\.resident) == [.kibibytes(64), .kibibytes(128)])
         #expect(CleanPages.mappings(in: []).isEmpty && CleanPages.mappings(in: Array("Rss: 4 kB\n:\n- -\n".utf8)).isEmpty)
     }
 
-    @Test func `K41 clean pages go and come back, and written pages stay unchanged`() throws {
+    @Test func `K41 clean pages are dropped and read again, and written pages stay unchanged`() throws {
         let path = "\(Workbench.directory)/plimsoll-clean-\(getpid())", size = 1 << 20
         let file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
         defer {
@@ -63,7 +63,7 @@ import Testing
             munmap(written, size)
         }
         written.storeBytes(of: 9, toByteOffset: 8192, as: UInt8.self)
-        // As the linker leaves what it has relocated.
+        // The state of relocated pages after the linker's work.
         mprotect(clean, size, PROT_READ)
         mprotect(written, size, PROT_READ)
         func mapping(_ start: UnsafeMutableRawPointer) throws -> CleanPages.Mapping? {

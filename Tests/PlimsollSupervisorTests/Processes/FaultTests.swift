@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollSupervisor
 
 @Suite(.serialized, .needs(faults_work(), "a sanitizer has these calls for itself")) struct FaultTests {
-    /// A unit's life, from its groups to its end.
+    /// Takes a unit through life, from the groups to the end.
     private func live(_ root: GroupRoot, _ group: inout UnitGroup?, _ child: inout Child?) throws {
         let made = try root.make("web")
         group = made
@@ -37,7 +37,7 @@ import Testing
                 #expect(problem is GroupError || problem is ChildError, "call \(nth): \(text)")
                 #expect(text.contains(name) || text.contains("/bin/sleep") || text.contains("web"), "call \(nth): \(text)")
             }
-            // What was begun can be undone as soon as calls are done again, by who finds it.
+            // Another supervisor that finds the unit can undo the started steps, as soon as calls work again.
             let left = try root.make("web")
             try left.thaw()
             #expect(left.freezer == .signals || !left.isFrozen, "call \(nth)")
@@ -46,7 +46,7 @@ import Testing
             try left.remove(within: Workbench.limit)
             for parent in root.parents.values { #expect(access("\(parent)/\(root.prefix)-web", F_OK) != 0, "call \(nth)") }
             guard wasReached else {
-                #expect(failures > 10, "hardly any call failed")
+                #expect(failures > 10, "too few calls failed")
                 return
             }
         }

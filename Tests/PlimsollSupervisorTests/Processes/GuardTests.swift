@@ -7,14 +7,15 @@ import Testing
 @testable import PlimsollSupervisor
 
 @Suite(.serialized) struct GuardTests {
-    /// The answer for a guard that a supervisor of another test has waited for: as the first process of a machine, a
-    /// supervisor waits for every process that it does not know.
+    /// The answer for a guard that a supervisor of another test has waited for. As the first process of a machine, a
+    /// supervisor waits for every process that is unknown to that supervisor.
     private let reaped = -ECHILD
 
-    /// A unit that writes on as long as it runs: seeing it write again is seeing it run again.
+    /// Starts a unit that writes for as long as the unit runs: new output after a freeze shows that the unit runs
+    /// again.
     private func busy(in group: UnitGroup?) throws -> (child: Child, output: Output) { try Workbench.shell("while :; do echo x; done", in: group) }
 
-    /// Whether it wrote since it was frozen: more comes than the pipe could have held then.
+    /// True if the unit has written since the freeze: more bytes come than the pipe could hold at that time.
     private func writes(_ output: Output) -> Bool { output.take(2 * 65536) }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
@@ -33,7 +34,8 @@ import Testing
             kill(getpid(), SIGKILL)
             withExtendedLifetime(guardian) {}
         }
-        // Whether it was frozen when that process ended, only that process knows: it would have ended by the precondition's signal otherwise.
+        // Only the ended process knows that the unit was frozen then: a failed precondition would have ended that
+        // process with another signal.
         #expect(writes(output))
     }
 
@@ -58,7 +60,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `T32 a killed guard is noticed, and the next guard knows the same groups`() throws {
+    func `T32 a killed guard is noticed, and the next guard watches the same groups`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
@@ -112,13 +114,13 @@ import Testing
         }
     }
 
-    @Test func `T32 the guard outlives the signals that end the supervisor, and holds none of the supervisor's descriptors`() throws {
+    @Test func `T32 the guard survives the signals that end the supervisor, and holds none of the supervisor's descriptors`() throws {
         let output = Output()
         let guardian = try Guard()
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1] { #expect(plimsoll_pidfd_signal(guardian.descriptor, signal) == 0) }
         output.closeWrite()
         #expect(output.hasEnded)
-        // Its answer comes after whatever the signals would have done.
+        // The guard's answer comes after all effects of the signals.
         let group = try UnitGroup("loose", [], own: OwnGroups())
         let (child, ready) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
@@ -129,7 +131,7 @@ import Testing
         #expect(stat.session == guardian.pid && stat.parent == getpid())
     }
 
-    @Test func `a guard made first has less than a mebibyte of private dirty memory`() async {
+    @Test func `a guard created first has less than a mebibyte of private dirty memory`() async {
         await #expect(processExitsWith: .success) {
             let guardian = try Guard()
             let rollup = String(decoding: try GroupText.read("/proc/\(guardian.pid)/smaps_rollup").get(), as: UTF8.self)
@@ -145,7 +147,7 @@ import Testing
         return record
     }
 
-    @Test func `the guard holds no more than the capacity, and refuses further records with an answer`() throws {
+    @Test func `the guard holds no more records than the capacity, and answers further records with a refusal`() throws {
         var (socket, pidfd, pid): (Int32, Int32, pid_t) = (-1, -1, 0)
         #expect(plimsoll_guard_start(nil, 0, &socket, &pidfd, &pid) == 0)
         defer {
@@ -170,7 +172,7 @@ import Testing
         #expect(plimsoll_guard_send(socket, &again, file, 20_000) == 0)
     }
 
-    @Test func `a late answer is not taken for another record's`() throws {
+    @Test func `a late answer is not taken for the answer to another record`() throws {
         var (socket, pidfd, pid): (Int32, Int32, pid_t) = (-1, -1, 0)
         #expect(plimsoll_guard_start(nil, 0, &socket, &pidfd, &pid) == 0)
         defer {
@@ -181,7 +183,7 @@ import Testing
             close(pidfd)
         }
         #expect(plimsoll_pidfd_signal(pidfd, SIGSTOP) == 0)
-        // No file comes with it: refused.
+        // No file comes with the record, so the guard refuses the record.
         var refused = record(PLIMSOLL_GUARD_UNIFIED, 1)
         #expect(plimsoll_guard_send(socket, &refused, -1, 50) == -ETIMEDOUT)
         #expect(plimsoll_pidfd_signal(pidfd, SIGCONT) == 0)
@@ -189,7 +191,7 @@ import Testing
         #expect(plimsoll_guard_send(socket, &forget, -1, 20_000) == 0)
     }
 
-    @Test func `T32 a silent guard is replaced by one that knows of the stopped processes`() throws {
+    @Test func `T32 a silent guard is replaced by a guard that knows the stopped processes`() throws {
         let (child, output) = try busy(in: nil), (other, words) = try busy(in: nil)
         defer {
             for child in [child, other] {
@@ -204,7 +206,7 @@ import Testing
         former.signal(SIGSTOP)
         try guardian!.watch(other)
         #expect(guardian!.isAlive && guardian!.pid != former.pid && former.waitForEnd(within: Workbench.limit) != nil)
-        // Also when it is told to forget.
+        // A silent guard is also replaced after an order to forget.
         let next = try Child.adopt(guardian!.pid)
         next.signal(SIGSTOP)
         guardian!.forget(other)
@@ -218,10 +220,11 @@ import Testing
         #expect(ProcessTable.stat(of: other.pid)?.state == UInt8(ascii: "T"))
     }
 
-    @Test func `T32 a pause of the whole machine is no silence of the guard`() async throws {
+    @Test func `T32 a pause of the whole machine does not count as silence of the guard`() async throws {
         await #expect(processExitsWith: .success) {
             let guardian = try Guard(patience: .seconds(4)), first = guardian.pid
-            // As on a host that pauses its machines: this process and the guard stand still, and go on one after the other.
+            // As on a host that pauses its machines: this process and the guard stand still, and continue one after the
+            // other.
             let (pauser, output) = try Workbench.shell(
                 "kill -STOP \(first) \(getpid()); sleep 5; kill -CONT \(getpid()); sleep 0.1; kill -CONT \(first); echo over", in: nil)
             while plimsoll_ready(output.read, POLLIN, 0) == 0 {
@@ -234,7 +237,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `T32 a silent guard is replaced by one that knows all records, and thaws nothing later`() throws {
+    func `T32 a silent guard is replaced by a guard that knows all records, and thaws nothing later`() throws {
         let root = Workbench.root(), first = try root.make("first"), second = try root.make("second")
         let (child, output) = try busy(in: first)
         defer { Workbench.clear(first, child) }
@@ -253,7 +256,7 @@ import Testing
         #expect(two == one + 1 && files() == two)
         try first.freeze()
         #expect(first.waitUntilFrozen(Workbench.limit))
-        // Also when it is told to forget.
+        // A silent guard is also replaced after an order to forget.
         let next = try Child.adopt(guardian!.pid)
         next.signal(SIGSTOP)
         guardian!.forget(second)

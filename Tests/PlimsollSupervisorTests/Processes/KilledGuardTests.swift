@@ -7,10 +7,10 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// The guard is killed while units are frozen or are slowed down, and then the supervisor.
+/// Kills the guard while units are frozen or throttled, and then the supervisor.
 @Suite(.serialized, .needs(Workbench.hasFreezer && Workbench.hasCharge, "no version 2 freezer, or no charges, here"))
 struct KilledGuardTests {
-    /// A control file of a unit, and what it says when the unit is free.
+    /// A control file of a unit, and the content of that file when the unit is free.
     private struct Mark {
         let path: String
         let free: String
@@ -32,10 +32,11 @@ struct KilledGuardTests {
         isVersion1 ? Workbench.root(version1: [.memory, .freezer], prefix: prefix) : GroupRoot(prefix: prefix)
     }
 
-    /// Nothing is told of what goes wrong there but that it ended otherwise.
+    /// Checks a condition in the exit test, which reports a failure only by the wrong exit.
     private static func must(_ condition: Bool) { precondition(condition) }
 
-    /// In a process of its own, which it kills: one unit is frozen or is slowed down, the guard is killed, and its successor has as many files as it had.
+    /// Runs in a separate process, and kills that process at the end: one unit is frozen or throttled, the guard is
+    /// killed, and the next guard has as many files as the killed one.
     private static func play(_ root: GroupRoot, isThrottled: Bool, _ directory: String) async throws {
         let job = ServiceUnit.shell("job") {
             ($0.role, $0.importance) = (.background, 100)
@@ -45,10 +46,10 @@ struct KilledGuardTests {
             $0.directory = directory
             ($0.policy.leaveTime, $0.policy.leastReclaim) = (isThrottled ? .seconds(3600) : .milliseconds(50), .zero)
         }
-        // Whoever is killed removes nothing.
+        // A killed process removes no files.
         rmdir(fleet.directory.path)
         let source = fleet.source, wanted = isThrottled ? UnitAction.throttle(true) : .suspend
-        // Nothing more is to happen to it.
+        // No further decision is to affect the unit.
         fleet.supervisor.onRecord { if $0.action == wanted { source.push(usage: .zero, limit: .gibibytes(1)) } }
         must(await fleet.waits { ["web", "job"].allSatisfy { fleet.state($0) == .running } })
         guard let mark = Mark(of: "job", in: root, isThrottled ? quotas : freezers) else { preconditionFailure("no file") }
@@ -64,7 +65,7 @@ struct KilledGuardTests {
         kill(getpid(), SIGKILL)
     }
 
-    /// What is left of a fleet whose supervisor was killed, seen from outside.
+    /// True if the unit of a killed supervisor is free, seen from outside. Removes the remains of the fleet.
     private func isFree(_ root: GroupRoot, isThrottled: Bool, _ directory: String) async -> Bool {
         defer {
             for name in ["web", "job"] {
@@ -76,7 +77,7 @@ struct KilledGuardTests {
         return await until("the job is free") { Mark(of: "job", in: root, files).map { free.contains($0.free) } ?? false }
     }
 
-    @Test func `T32 the guard after a killed one thaws units frozen before`() async throws {
+    @Test func `T32 the guard that replaces a killed guard thaws units frozen before`() async throws {
         let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
             try await Self.play(Self.root(prefix, isVersion1: false), isThrottled: false, path)
@@ -85,7 +86,7 @@ struct KilledGuardTests {
     }
 
     @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
-    func `T32 the guard after a killed one thaws units of version 1's freezer`() async throws {
+    func `T32 the guard that replaces a killed guard thaws units of version 1's freezer`() async throws {
         let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
             try await Self.play(Self.root(prefix, isVersion1: true), isThrottled: false, path)
@@ -94,7 +95,7 @@ struct KilledGuardTests {
     }
 
     @Test(.needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
-    func `T32 C36 the guard after a killed one lifts earlier throttles`() async throws {
+    func `T32 C36 the guard that replaces a killed guard lifts earlier throttles`() async throws {
         let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
             try await Self.play(Self.root(prefix, isVersion1: false), isThrottled: true, path)

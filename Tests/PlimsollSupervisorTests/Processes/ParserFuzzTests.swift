@@ -7,9 +7,10 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// Whatever the kernel's files, or a file in the supervisor's directory, may hold: reading it never traps, and what is made of it is in range.
+/// Reading the kernel's files, or a file in the supervisor's directory, never traps for any content, and the results
+/// are in range.
 @Suite struct ParserFuzzTests {
-    /// One to six changes: bytes and numbers that are too large put in, parts taken out, doubled or cut off.
+    /// Applies one to six changes: inserts bytes and too large numbers, and removes, doubles or cuts off parts.
     private static func mutated(_ text: String, with random: inout SeededGenerator) -> [UInt8] {
         var bytes = Array(text.utf8)
         for _ in 0..<Int.random(in: 1...6, using: &random) {
@@ -72,14 +73,15 @@ import Testing
                 #expect(mapping.start < mapping.end && mapping.resident > .zero, "seed \(seed)")
             }
         }
-        #expect(readable > all.count, "the property was hardly exercised: \(readable)")
+        #expect(readable > all.count, "the property was exercised too seldom: \(readable)")
     }
 
     @Test func `K38 no text of a note traps, or makes a foreign directory a group`() throws {
         let all = seeds(2000)
         let directory = Fixture.Directory(), path = directory.path + "/web.process"
         defer { unlink(path) }
-        // There, but none of a group's: a note that names it must not make it one.
+        // The directory exists, but belongs to no group: a note that names the directory must not make a group of that
+        // directory.
         let text = """
             4711 815
             unified 1 2 /tmp
@@ -99,10 +101,10 @@ import Testing
             }
             #expect(try note.groups.isEmpty && note.limits.isEmpty, "seed \(seed)")
         }
-        #expect(readable > all.count / 4, "the property was hardly exercised: \(readable)")
+        #expect(readable > all.count / 4, "the property was exercised too seldom: \(readable)")
     }
 
-    @Test func `K38 a note reads back the noted process and groups, and a cut note nothing wrong`() throws {
+    @Test func `K38 a note reads back the noted process and groups, and a cut note gives nothing wrong`() throws {
         let root = Workbench.root(), group = try root.make("web")
         defer { Workbench.clear(group) }
         let directory = Fixture.Directory(), path = directory.path + "/web.process"
@@ -112,7 +114,7 @@ import Testing
         #expect(note.write(child, group) == nil)
         let whole = try Data(contentsOf: URL(fileURLWithPath: path))
         #expect(try note.read().map { $0.pid } == getppid() && Set(note.groups.map(\.path)) == Set(group.directories.map(\.path)))
-        // Cut anywhere, it names no other process and no other group.
+        // A note that is cut at any place names no other process and no other group.
         for length in 0..<whole.count {
             try whole.prefix(length).write(to: URL(fileURLWithPath: path))
             if let (pid, started) = note.read() { #expect(pid != getppid() || started <= child.started ?? 0, "cut after \(length)") }

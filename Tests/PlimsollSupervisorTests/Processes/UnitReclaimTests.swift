@@ -9,8 +9,9 @@ import Testing
     @Test(.needs(Workbench.hasSwap && Workbench.hasFreezer, "no swap, memory.reclaim or freezer here", or: .virtualMachine))
     func `T31 a frozen unit is swapped out, and reads the same memory after the thaw`() throws {
         let group = try Workbench.root().make("web")
-        // Eight million letters that the shell keeps, of which no page is like another. It reads them again when its child ends: a trapped signal can be
-        // delivered before a `wait` that then waits for ever.
+        // The shell keeps eight million letters, in which no two pages are alike, and reads the letters again when the
+        // shell's child ends. A trapped signal would be unsafe here: the signal can be delivered before a `wait`, which
+        // then waits for ever.
         let (child, output) = try Workbench.shell(
             """
             text=$(head -c 6000000 /dev/urandom | base64); sleep 1000 & echo $!

@@ -13,14 +13,14 @@ import Testing
         try ChannelServer(directory: directory.path, unitOf: unitOf)
     }
 
-    /// A connection that has said what is given.
+    /// Returns a connection that has sent `lines`.
     private func client(_ server: ChannelServer, _ lines: String) -> Int32 {
         let file = Fixture.connect(server.path)
         Fixture.send(file, lines.utf8)
         return file
     }
 
-    /// All that happens until nothing is left to do.
+    /// Returns all events until the server has nothing left to do.
     private func drain(_ server: ChannelServer, at now: Duration = .zero) -> [ChannelServer.Event] {
         var events: [ChannelServer.Event] = []
         while Fixture.isReadable(server.file, within: 0) { events += server.turn(at: now) }
@@ -68,12 +68,12 @@ import Testing
         let events = drain(server)
         #expect(Fixture.received(file) == "1 refused because=\(reason.rawValue)\n" && server.connectionCount == 0 && server.counters.refused == 1)
         #expect(server.lastRefusal?.hasPrefix("process \(getpid()) of web: ") == true)
-        // Of who has never said hello nothing is told.
+        // The server reports no event of a client that has never said hello.
         let isKnown = lines.hasPrefix("1 hello v=1\n")
         #expect(events.count == (isKnown ? 2 : 0))
     }
 
-    @Test func `processes without a unit, and connections beyond a unit's bound, are turned away`() throws {
+    @Test func `processes without a unit, and connections beyond a unit's bound, are refused`() throws {
         let server = try server { _, _ in nil }
         let stranger = client(server, "1 hello v=1\n")
         #expect(drain(server).isEmpty && Fixture.received(stranger) == "1 refused because=unknown-process\n" && server.counters.accepted == 0)
@@ -91,7 +91,7 @@ import Testing
         for file in files { close(file) }
     }
 
-    @Test func `a client above the rate is not read for a while, and other clients are`() throws {
+    @Test func `a client above the rate is paused, and other clients are read`() throws {
         let server = try server()
         let flood = client(server, "1 hello v=1\n"), calm = client(server, "1 hello v=1\n")
         defer {
@@ -103,7 +103,7 @@ import Testing
         #expect(drain(server).count == 199 && server.counters.rests == 1 && server.nextTurn == .seconds(1))
         Fixture.send(calm, "2 saved is=yes\n".utf8)
         #expect(drain(server).count == 1)
-        // It does not spin meanwhile, and nothing is lost.
+        // The server does not spin meanwhile, and no message is lost.
         #expect(!Fixture.isReadable(server.file, within: 0))
         var (messages, now) = (199, Duration.zero)
         while let next = server.nextTurn {
@@ -113,7 +113,7 @@ import Testing
         #expect(messages == 999 && now >= .seconds(15), "\(messages) in \(now)")
     }
 
-    @Test func `a resting connection that ends is closed`() throws {
+    @Test func `a paused connection that ends is closed`() throws {
         let server = try server()
         let flood = client(server, "1 hello v=1\n" + (2...300).map { "\($0) tasks n=\($0)\n" }.joined())
         #expect(drain(server).count == 200 && server.nextTurn != nil)
@@ -122,7 +122,7 @@ import Testing
         #expect(server.connectionCount == 0 && server.nextTurn == nil && !Fixture.isReadable(server.file, within: 0))
     }
 
-    @Test func `T29 a client that does not read is not waited for, and reads whole lines afterwards`() throws {
+    @Test func `T29 the server does not wait for a client that does not read, and the client reads whole lines afterwards`() throws {
         let server = try server()
         let file = client(server, "1 hello v=1\n")
         defer { close(file) }
@@ -142,7 +142,7 @@ import Testing
         #expect(server.send(.resume, to: peer.id) && Fixture.received(file) == "\(sent + 1) resume\n")
     }
 
-    @Test func `a hundred thousand malformed lines harm no other client and leave nothing behind`() async throws {
+    @Test func `a hundred thousand malformed lines affect no other client and leave no connection behind`() async throws {
         let server = try server { _, _ in "web" }
         let calm = client(server, "1 hello v=1\n")
         defer { close(calm) }
@@ -151,7 +151,7 @@ import Testing
         var random = SeededGenerator(seed: seed)
         var (lines, calmLine, received, opened, closed) = (0, 1, 0, 0, 0)
         while lines < 100_000 {
-            // Others on the cooperative pool's few threads have their turn.
+            // Gives other tests a turn on the cooperative pool's few threads.
             await giveWay()
             var text = Array((random.next() % 4 > 0 ? "1 hello v=1\n" : "").utf8)
             var number = 2
@@ -166,7 +166,7 @@ import Testing
             }
             let file = Fixture.connect(server.path)
             try #require(file >= 0)
-            // In chunks, as it comes.
+            // The text arrives in chunks.
             for chunk in [text.prefix(text.count / 2), text.suffix(from: text.count / 2)] {
                 Fixture.send(file, chunk)
                 for event in drain(server, at: .seconds(lines)) {

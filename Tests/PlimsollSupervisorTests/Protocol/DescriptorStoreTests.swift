@@ -6,11 +6,11 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// Memory in what units have given to be kept.
+/// Memory in descriptors that units have stored at the supervisor.
 @Suite(.serialized, .needs(access("/dev/shm", W_OK) == 0, "no memory file system here")) struct DescriptorStoreTests {
     private let plenty = DescriptorStore.Room(count: 1000, bytes: .gibibytes(1))
 
-    /// A memory file of that many bytes, of which that many are there.
+    /// Returns a memory file of `size` bytes, of which `filled` bytes are allocated.
     private func memoryFile(_ size: ByteCount, filled: ByteCount) -> KeptDescriptor {
         let path = "/dev/shm/plimsoll-kept-\(getpid())"
         let file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0o600)
@@ -19,7 +19,7 @@ import Testing
         return KeptDescriptor(file, of: "web")
     }
 
-    @Test func `kept memory is weighed by the allocated pages, and bounded`() {
+    @Test func `kept memory is measured by the allocated pages, and bounded`() {
         var store = DescriptorStore()
         #expect(store.keep([memoryFile(.gibibytes(8), filled: .mebibytes(40))], name: "a", room: plenty) == 0)
         #expect(store.memory == .mebibytes(40))
@@ -31,7 +31,7 @@ import Testing
         #expect(store.memory == .mebibytes(24))
     }
 
-    @Test func `memory grown since is dropped, the newest first, and sockets stay`() throws {
+    @Test func `kept memory that has grown too large is dropped, the newest first, and sockets stay`() throws {
         var store = DescriptorStore(), ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let (old, new) = (memoryFile(.mebibytes(100), filled: .mebibytes(8)), memoryFile(.mebibytes(100), filled: .mebibytes(8)))

@@ -9,14 +9,14 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// Descriptors whose close takes as long as another process likes.
+/// Descriptors whose close another process can delay at will.
 @Suite(.serialized) struct ForeignCloserTests {
     private let directory = Fixture.Directory()
 
-    /// Sends `count` descriptors of a lingering socket by messages to `path`, and lets go of them.
+    /// Sends `count` descriptors of a lingering socket by messages to `path`, and closes this process's copies.
     private func sendLingering(_ count: Int, to path: String, _ text: String = "READY=1") throws -> LingeringSockets {
         let sockets = try #require(LingeringSockets(count))
-        // The kernel passes 253 at once at most.
+        // The kernel passes at most 253 at once.
         for start in stride(from: 0, to: count, by: 253) {
             #expect(ServiceManager.send(Array(text.utf8), to: path, Array(sockets.files[start..<min(count, start + 253)])) == 0)
         }
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func `a socket that goes with unread lingering sockets does not hang the thread`() async throws {
+    @Test func `a closed socket with unread lingering sockets does not hang the thread`() async throws {
         var socket: NotifySocket? = try NotifySocket(directory: directory.path)
         let sockets = try sendLingering(17, to: directory.path + "/notify")
         #expect(await ends("letting go") { socket = nil })
@@ -72,7 +72,7 @@ import Testing
         withExtendedLifetime(sockets) {}
     }
 
-    @Test func `a kept descriptor that lingers goes without hanging the caller`() async throws {
+    @Test func `closing a kept descriptor that lingers does not hang the caller`() async throws {
         let sockets = try #require(LingeringSockets(1))
         var kept: KeptDescriptor? = KeptDescriptor(dup(sockets.files[0]), of: "web")
         sockets.letGo()
@@ -83,19 +83,19 @@ import Testing
 
     // MARK: Bounds
 
-    /// Closes that hang until they are let go on.
+    /// Close calls that hang until the gate opens.
     private final class Gate: Sendable {
         private let isOpen = Atomic(false)
         let closed = Mutex<[Int32]>([])
         func close(_ file: Int32) {
-            // Below zero: one that hangs. Relaxed: nothing is published by the gate.
+            // A negative number: a close that hangs. Relaxed: the gate publishes no data.
             blockUntil("the gate") { file >= 0 || isOpen.load(ordering: .relaxed) }
             closed.withLock { $0.append(file) }
         }
         func open() { isOpen.store(true, ordering: .relaxed) }
     }
 
-    @Test func `an owner with hanging descriptors makes no other owner wait, and is full at a bound`() async throws {
+    @Test func `hanging descriptors of one owner delay no other owner, and are bounded`() async throws {
         let gate = Gate(), closer = ForeignCloser { file, _ in gate.close(file) }
         defer { gate.open() }
         let many = 40

@@ -7,12 +7,12 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// TCP sockets whose last close takes a minute: they linger, and their peer never reads what they have sent.
+/// TCP sockets whose last close takes a minute: they linger, and their peer never reads the sent bytes.
 ///
-/// Unchecked: its numbers never change; descriptors may be used on any thread.
+/// Unchecked: the descriptors' numbers never change; descriptors may be used on any thread.
 final class LingeringSockets: @unchecked Sendable {
     private let listener: Int32
-    /// Descriptors of one such socket.
+    /// Descriptors of one lingering socket.
     private(set) var files: [Int32] = []
 
     init?(_ count: Int) {
@@ -39,20 +39,20 @@ final class LingeringSockets: @unchecked Sendable {
         files = [file] + (1..<count).map { _ in fcntl(file, F_DUPFD_CLOEXEC, 0) }
     }
 
-    /// Closes this side's descriptors; fast as long as another process or a message has one.
+    /// Closes this side's descriptors. Fast as long as another process or a message has a copy of one.
     func letGo() {
         for file in files { close(file) }
         files = []
     }
 
-    /// The peer goes, and whatever lingers with it.
+    /// Closes the peer, and with the peer the sockets that linger.
     deinit {
         close(listener)
         letGo()
     }
 }
 
-/// Sends `text` with descriptors over a connected stream socket; whether all was taken.
+/// Sends `text` with descriptors over a connected stream socket. Returns true if all bytes were sent.
 func sendOverStream(_ text: String, _ descriptors: [Int32], over file: Int32) -> Bool {
     let bytes = Array(text.utf8)
     let space = MemoryLayout<cmsghdr>.size + descriptors.count * 4
@@ -76,19 +76,19 @@ func sendOverStream(_ text: String, _ descriptors: [Int32], over file: Int32) ->
 
 /// Runs `body` on a thread of its own and waits for its end.
 ///
-/// - Returns: false if the thread did not end within `limit`: it hangs, and is left behind.
+/// - Returns: false if the thread did not end within `limit`: the thread hangs, and is left behind.
 func ends(_ what: String, within limit: Duration = .seconds(20), _ body: @escaping () -> Void) async -> Bool {
     let thread = HandedOver(body)
     guard Thread.start("may-hang", { thread.run() }) else { return false }
     return await until("the end of \(what)", limit: limit) { thread.isOver }
 }
 
-/// Unchecked: one thread runs the body, and the test that has made this waits for its end.
+/// Unchecked: one thread runs the body, and the test that created this object waits for the body's end.
 private final class HandedOver: @unchecked Sendable {
     private let body: () -> Void
     private let over = Atomic(false)
     init(_ body: @escaping () -> Void) { self.body = body }
-    /// Acquiring: what the body did is seen by the thread that knows of its end.
+    /// Acquiring: a thread that sees the end also sees the effects of the body.
     var isOver: Bool { over.load(ordering: .acquiring) }
     func run() {
         body()

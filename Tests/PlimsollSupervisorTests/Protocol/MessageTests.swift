@@ -46,11 +46,11 @@ import Testing
     }
 
     @Test(arguments: ["", "0", "1:5,2:4", "0:5,2:4,2:3", "0:5,2", "0:5,2:-1", "0:5,2:nan", "0:5,2:4,", "0:5,2305843009213693952:4", "0:1e9,2:4"])
-    func `a curve that is none is refused`(_ curve: String) {
+    func `an invalid curve is refused`(_ curve: String) {
         #expect(throws: MessageError.invalid("curve")) { try ChildMessage.decode(Array("1 worth bytes=1 room=1 curve=\(curve)".utf8)) }
     }
 
-    @Test func `a curve of the most points fits in a line, and one more is refused`() throws {
+    @Test func `a curve with the most allowed points fits in a line, and one more point is refused`() throws {
         func line(_ count: Int) -> [UInt8] {
             let points = (1...count).map { MissCurve.Point(bytes: (1 << 60) - count + $0, misses: 1e18) }
             return ChildMessage.worth(WorthOffer(held: .max, room: .max, curve: MissCurve(requests: 1e18, points: points))).encoded(.max)
@@ -62,7 +62,7 @@ import Testing
         #expect(throws: MessageError.invalid("curve")) { try ChildMessage.decode(line(Division.mostPoints + 1).dropLast()) }
     }
 
-    @Test func `numbers beyond all bounds are written in the reader's range`() throws {
+    @Test func `numbers beyond the bounds are written in the reader's range`() throws {
         let messages: [ChildMessage] = [
             .caches(held: .max, reclaimable: ByteCount(-5)), .tasks(0, until: .seconds(-3)), .keepAlive(every: .seconds(Int64.max)),
         ]
@@ -94,20 +94,20 @@ import Testing
         #expect(throws: error) { try ChildMessage.decode(Array(line.utf8)) }
     }
 
-    @Test func `lines up to the length limit are taken, and longer ones are not`() throws {
+    @Test func `lines up to the length limit are accepted, and longer lines are refused`() throws {
         let longest = "1 tasks n=1 x=" + String(repeating: "y", count: 4095 - 14)
         #expect(try ChildMessage.decode(Array(longest.utf8)).message == .tasks(1, until: nil))
         #expect(throws: MessageError.tooLong) { try ChildMessage.decode(Array((longest + "y").utf8)) }
     }
 
-    @Test func `a million malformed lines break nothing, and each taken line reads back equal`() async {
+    @Test func `a million malformed lines never trap, and each accepted line reads back equal`() async {
         let seed = usualSeed(77)
         var random = SeededGenerator(seed: seed)
         let samples = Self.fromChildren.map { $0.encoded(UInt64(12)).dropLast() } + Self.fromSupervisors.map { $0.encoded(3).dropLast() }
         let alphabet = Array("0123456789=- abcdyesno\u{0}\u{ff}\n".utf8)
         var (taken, refused, unstable) = (0, 0, 0)
         for index in 0..<1_000_000 {
-            // Others on the cooperative pool's few threads have their turn.
+            // Gives other tests a turn on the cooperative pool's few threads.
             if index % 10_000 == 0 { await giveWay() }
             var line = Array(samples[Int(truncatingIfNeeded: random.next() % UInt64(samples.count))])
             for _ in 0..<1 + random.next() % 3 {

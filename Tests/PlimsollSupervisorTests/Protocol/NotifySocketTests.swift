@@ -20,7 +20,7 @@ import Testing
         (expected.isReady, expected.isAlive, expected.status, expected.mainProcess, expected.errorNumber) = (true, true, "Serving 3 = 3", 4711, 2)
         (expected.watchdogInterval, expected.timeoutExtension) = (.seconds(20), .milliseconds(5))
         #expect(message == expected)
-        #expect(parse("WATCHDOG_USEC=0").watchdogInterval == .zero, "as systemd takes it: no watchdog")
+        #expect(parse("WATCHDOG_USEC=0").watchdogInterval == .zero, "as in systemd: no watchdog")
         #expect(parse("STOPPING=1").isStopping && parse("RELOADING=1\nMONOTONIC_USEC=5").isReloading && parse("WATCHDOG=trigger").triggersWatchdog)
         let store = parse("FDSTORE=1\nFDNAME=listener")
         #expect(store.storesDescriptors && store.descriptorName == "listener" && parse("FDSTOREREMOVE=1\nFDNAME=x").removesDescriptors)
@@ -32,13 +32,13 @@ import Testing
         "ERRNO=4096",
         "EXTEND_TIMEOUT_USEC=+1", "READY=0", "READY=", "FDSTORE=yes", "FDNAME=a:b", "FDNAME=", "READY", "=1", "MAINPID=٣",
     ])
-    func `a line that can't be taken is refused alone`(line: String) {
+    func `only the invalid line of a message is refused`(line: String) {
         let message = parse("STATUS=ok\n\(line)\nSTOPPING=1")
         #expect(message.problems.count == 1 && message.status == "ok" && message.isStopping, "\(message.problems)")
         #expect(message.mainProcess == nil && message.descriptorName == nil && !message.isReady && !message.storesDescriptors)
     }
 
-    @Test func `display text can't reach logs with line ends or escapes, nor at any length`() {
+    @Test func `display text reaches logs without line ends or escapes, and with a bounded length`() {
         #expect(parse("STATUS=a\u{1b}[31mb\tc").status == "a [31mb c")
         #expect(parse("STATUS=" + String(repeating: "x", count: 4000)).status?.count == 1024)
         let garbage = NotifyMessage(parsing: [0x52, 0xff, 0x3d, 0x31, 0x0a, 0x1b, 0x5b])
@@ -46,7 +46,7 @@ import Testing
         #expect(parse(String(repeating: "x\n", count: 2000)).problems.count == 16)
     }
 
-    @Test func `no bytes break the parser`() {
+    @Test func `no bytes make the parser trap`() {
         let seed = usualSeed(31)
         var random = SeededGenerator(seed: seed)
         let keys = ["READY", "MAINPID", "STATUS", "FDNAME", "WATCHDOG_USEC", "ERRNO", "FDSTORE", "Q"]
@@ -60,7 +60,7 @@ import Testing
             }
             if !NotifyMessage(parsing: text).isEmpty { taken += 1 }
         }
-        #expect(taken > 1000, "seed \(seed): the property was hardly exercised")
+        #expect(taken > 1000, "seed \(seed): the property was exercised too seldom")
     }
 
     // MARK: The socket
@@ -100,7 +100,7 @@ import Testing
             #expect(await until("\(text.prefix(20)): the descriptors are closed") { open() == 2 })
         }
         #expect(socket.counters.closedDescriptors == 10)
-        // More than may come with a message: it is not taken.
+        // More descriptors than a message may carry: the supervisor drops the message.
         #expect(send("FDSTORE=1", to: socket.path, Array(repeating: ends[0], count: 253)) == 0)
         #expect(socket.receive() == nil && socket.counters.oversize == 2)
         #expect(await until("all are closed") { open() == 2 })
@@ -108,7 +108,7 @@ import Testing
         close(ends[1])
     }
 
-    @Test func `messages that are too long or garbage are counted, and hold no sender up`() throws {
+    @Test func `messages that are too long or garbage are counted, and delay no sender`() throws {
         let socket = try NotifySocket(directory: directory.path)
         #expect(send("STATUS=" + String(repeating: "x", count: 4096), to: socket.path) == 0)
         #expect(send("", to: socket.path) == 0)
@@ -131,11 +131,11 @@ import Testing
             }
         }
         let path = "\(directory.path)/\(name)"
-        // Its process is gone: the name is there, and no socket behind it.
+        // The process is gone: the name exists, without a socket behind the name.
         let dead = Fixture.bound(path, name == "notify" ? SOCK_DGRAM : SOCK_STREAM)
         #expect(dead >= 0 && close(dead) == 0 && access(path, F_OK) == 0)
-        // A child that another test is starting has a copy until it is the program.
-        blockUntil("the socket is nobody's") {
+        // A child that another test is starting has a copy until the child executes its program.
+        blockUntil("the socket has no owner") {
             let file = Fixture.connected(path, name == "notify" ? SOCK_DGRAM : SOCK_STREAM)
             if file >= 0 { close(file) }
             return file == -ECONNREFUSED
@@ -145,10 +145,10 @@ import Testing
         #expect(
             refusal?.description == "listening at \(path): Address already in use; another process listens there: "
                 + "stop that process, or choose another directory")
-        // The refused one has taken nothing with it.
+        // The refused socket has removed nothing.
         #expect(access(path, F_OK) == 0)
         if name != "notify" { #expect(close(Fixture.connect(path)) == 0) } else { #expect(send("READY=1", to: path) == 0) }
-        // Another has taken the name meanwhile: the first one leaves it where it is.
+        // Another socket has taken the name meanwhile: the first one leaves that socket in place.
         unlink(path)
         let second = try bind()
         #expect(first != nil)
@@ -157,7 +157,7 @@ import Testing
         withExtendedLifetime(second) {}
     }
 
-    @Test func `a path that is no socket or cannot hold one gives an error with the remedy`() throws {
+    @Test func `a path that is no socket or cannot hold a socket gives an error with the remedy`() throws {
         let error = #expect(throws: ChannelError.self) { try NotifySocket(directory: "/nonexistent") }
         #expect(error?.description == "listening at /nonexistent/notify: No such file or directory; the directory must exist")
         let long = #expect(throws: ChannelError.self) { try NotifySocket(directory: "/" + String(repeating: "x", count: 110)) }
@@ -166,7 +166,7 @@ import Testing
         let foreign = open(file.path + "/notify", O_CREAT | O_WRONLY, 0o600)
         #expect(foreign >= 0 && close(foreign) == 0)
         #expect(throws: ChannelError.self) { try NotifySocket(directory: file.path) }
-        // It is still there.
+        // The file is still there.
         #expect(unlink(file.path + "/notify") == 0)
     }
 }

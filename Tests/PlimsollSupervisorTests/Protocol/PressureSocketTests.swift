@@ -8,7 +8,7 @@ import Testing
 @Suite struct PressureSocketTests {
     private let directory = Fixture.Directory()
 
-    @Test func `C77 a service that only waits for a byte is warned, and one that reads finds the level`() throws {
+    @Test func `C77 a service that only waits for a byte is warned, and a service that reads gets the level`() throws {
         let socket = try PressureSocket(directory: directory.path, unit: "web")
         #expect(socket.environment == ["MEMORY_PRESSURE_WATCH": directory.path + "/web.pressure", "MEMORY_PRESSURE_WRITE": ""])
         let client = Fixture.connect(socket.path)
@@ -18,7 +18,7 @@ import Testing
         #expect(!Fixture.isReadable(client, within: 0) && socket.announce(.normal) == 0 && !Fixture.isReadable(client, within: 0))
         #expect(socket.announce(.warning) == 1 && Fixture.isReadable(client) && Fixture.received(client) == "warning\n")
         #expect(socket.announce(.critical) == 1 && Fixture.received(client) == "critical\n")
-        // What a client writes for another kind of file is thrown away.
+        // Text that a client writes for another kind of file is discarded.
         Fixture.send(client, "some 200000 2000000\0".utf8)
         #expect(Fixture.isReadable(socket.file))
         socket.turn()
@@ -44,7 +44,7 @@ import Testing
         #expect(try second.read(at: .seconds(1)).announced == .warning)
     }
 
-    @Test func `a client that does not read is not waited for, and other clients are notified`() throws {
+    @Test func `the socket does not wait for a client that does not read, and other clients are notified`() throws {
         let socket = try PressureSocket(directory: directory.path, unit: "web")
         let (deaf, listener) = (Fixture.connect(socket.path), Fixture.connect(socket.path))
         defer {
@@ -58,12 +58,12 @@ import Testing
             received += Fixture.received(listener)?.isEmpty == false ? 1 : 0
             try #require(received < 1_000_000)
         }
-        // Only the deaf one's were dropped.
+        // Only notices to the client that does not read were dropped.
         #expect(received == socket.counters.notices - (received - 100) && received > 100)
         #expect(Fixture.received(deaf)?.hasPrefix("warning\nwarning\n") == true)
     }
 
-    @Test func `connections are bounded, and given back when a client goes`() throws {
+    @Test func `the number of connections is bounded, and a closed connection makes room for another`() throws {
         do {
             let socket = try PressureSocket(directory: directory.path, unit: "web")
             var clients = (0..<40).map { _ in Fixture.connect(socket.path) }

@@ -7,11 +7,11 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// Sockets whose calls fail.
+/// The supervisor's sockets, with calls that fail.
 @Suite(.serialized, .needs(faults_work(), "a sanitizer has these calls for itself")) struct SocketFaultTests {
     private let directory = Fixture.Directory()
 
-    /// The supervisor's sockets, and what was received at them.
+    /// The supervisor's sockets, and the messages received there.
     private final class Sockets {
         var notices: NotifySocket?
         var channel: ChannelServer?
@@ -28,7 +28,7 @@ import Testing
         sockets.pressure = try PressureSocket(directory: directory.path, unit: "web")
     }
 
-    /// What three services say, by calls that do not fail here; their descriptors.
+    /// Sends messages of three services, by calls that do not fail here. Returns the descriptors.
     private func send(_ number: Int) -> [Int32] {
         let link = Fixture.connect("\(directory.path)/web.link"), listener = Fixture.connect("\(directory.path)/web.pressure")
         let notice = Fixture.connected("\(directory.path)/web.notify", SOCK_DGRAM)
@@ -53,11 +53,12 @@ import Testing
         }
     }
 
-    /// EINTR is no failure; with 0, a short read. All others may fail what they are for, but nothing else, and not for long.
+    /// EINTR is no failure, and 0 means a short read. Any other failure may affect the failed operation, but no other
+    /// operation, and only for a short time.
     @Test(arguments: [
         (EINTR, false), (0, false), (0, true), (EMFILE, false), (ENOMEM, false), (EMFILE, true), (ENOMEM, true), (EACCES, true), (ENOBUFS, true),
     ])
-    func `any failing call gives an error with the object, and afterwards all clients are served`(number: Int32, isSticky: Bool) throws {
+    func `any failing call gives an error with the object, and all clients are served afterwards`(number: Int32, isSticky: Bool) throws {
         var failures = 0
         for nth in 1...300 {
             let sockets = Sockets()
@@ -79,7 +80,7 @@ import Testing
                 // A datagram that was read short is dropped as a whole.
                 #expect(sockets.messages == [.tasks(nth, until: nil)] && sockets.levels > 0 && sockets.ready == 1 || number == 0, "call \(nth)")
             }
-            // What is left lets all be made and served.
+            // After the failure, all sockets can be made and served again.
             (sockets.notices, sockets.channel, sockets.pressure) = (nil, nil, nil)
             let after = Sockets()
             try open(after)
@@ -96,17 +97,17 @@ import Testing
     }
 
     @Test(arguments: [EMFILE, ENFILE, ENOMEM])
-    func `a listener without free descriptors rests instead of spinning`(number: Int32) throws {
+    func `a listener without free descriptors pauses instead of spinning`(number: Int32) throws {
         let server = try ChannelServer(directory: directory.path) { _, _ in "web" }
         let link = Fixture.connect(server.path)
         defer { close(link) }
         #expect(Fixture.isReadable(server.file))
-        // The first call waits, the second accepts.
+        // The first call is the wait, the second the accept.
         socket_faults_begin(2, number, true)
         _ = server.turn(at: .seconds(1))
         #expect(socket_faults_end() && server.connectionCount == 0)
         let next = try #require(server.nextTurn)
-        // The failing calls could not take the listener out of the wait; a turn with calls that work does.
+        // The failing calls could not take the listener out of the wait. A turn with working calls does.
         _ = server.turn(at: next)
         #expect(server.connectionCount == 1 && server.nextTurn == nil)
     }

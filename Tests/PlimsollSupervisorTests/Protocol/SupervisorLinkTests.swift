@@ -10,9 +10,10 @@ import Testing
 @testable import Plimsoll
 
 @Suite struct SupervisorLinkTests {
-    /// A supervisor that does nothing by itself.
+    /// A supervisor that takes no action on its own.
     ///
-    /// Unchecked: only one thread at a time has it. The test awaits each call, and what it serves on a thread of its own ends before the call does.
+    /// Unchecked: only one thread at a time uses the object. The test awaits each call, and the work on a separate
+    /// thread ends before the call does.
     private final class Supervisor: @unchecked Sendable {
         let server: ChannelServer
         var peer: ChannelServer.Peer?
@@ -22,7 +23,8 @@ import Testing
 
         init(_ directory: Fixture.Directory) throws { server = try ChannelServer(directory: directory.path) { _, _ in "web" } }
 
-        /// Serves until `condition` holds; false if nothing happens for ten seconds. Off the cooperative pool, which other tests need.
+        /// Serves until `condition` holds, off the cooperative pool, which other tests need. Returns false if no event
+        /// comes for a minute.
         func serve(until condition: @escaping @Sendable (Supervisor) -> Bool) async -> Bool {
             await withCheckedContinuation { done in
                 let isStarted = Thread.start("supervisor") { done.resume(returning: self.serveHere(until: condition)) }
@@ -54,7 +56,7 @@ import Testing
             return peer.map { server.send(message, to: $0.id) } ?? false
         }
 
-        /// Whether `message` can be sent and leads to `answer`.
+        /// Returns true if `message` can be sent and leads to `answer`.
         func send(_ message: SupervisorMessage, for answer: ChildMessage) async -> Bool {
             guard send(message) else { return false }
             return await waits(for: answer)
@@ -112,7 +114,7 @@ import Testing
         #expect(await supervisor.serve { $0.closings == [.left] })
     }
 
-    @Test func `C4 on order a service goes to the background, reports ready, and comes back`() async throws {
+    @Test func `C4 on the supervisor's order a service goes to the background, reports ready, and comes back`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
         let calls = Mutex<[String]>([])
         try await manager.lifecycle.launch()
@@ -126,14 +128,14 @@ import Testing
                 && manager.lifecycle.reports.last?.transitions.last?.cause == .supervisor)
         #expect(await supervisor.send(.resume, for: .state(.foreground)))
         #expect(manager.lifecycle.state == .active && calls.withLock { $0 } == ["down", "up"])
-        // Also what others bring about is told.
+        // A change of state by another cause is reported, too.
         supervisor.received = []
         try await manager.lifecycle.enterBackground(cause: .operator)
         #expect(await supervisor.waits(for: .state(.suspendedReady)))
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C43 K33 a report of saved state is taken back before the foreground can accept new work`() async throws {
+    @Test func `C43 K33 a report of saved state is withdrawn before the foreground can accept new work`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
         let received = Parker(), isAsked = Mutex(false)
         try await manager.lifecycle.launch()
@@ -149,7 +151,7 @@ import Testing
         supervisor.received = []
         async let report = manager.lifecycle.enterForeground(cause: .operator)
         #expect(await supervisor.waits(for: .saved(false)))
-        // It has not come back yet.
+        // The service is not back in the foreground yet.
         #expect(manager.lifecycle.state == .background && !supervisor.received.contains(.state(.foreground)))
         received.unpark()
         _ = try await report
@@ -157,7 +159,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C43 K33 T33 a report of saved state is taken back before a background task can change that state`() async throws {
+    @Test func `C43 K33 T33 a report of saved state is withdrawn before a background task can change that state`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
         try await manager.lifecycle.launch()
         let link = try link(manager, supervisor)
@@ -166,7 +168,7 @@ import Testing
         #expect(supervisor.received.contains(.saved(true)))
         supervisor.received = []
         let task = manager.beginBackgroundTask("flush", onExpiration: { _, _ in })
-        // The message is there by now: the next poll would come a second later.
+        // The message must be there already: the next poll would come a second later.
         var file = pollfd(fd: supervisor.server.file, events: Int16(POLLIN), revents: 0)
         #expect(poll(&file, 1, 0) == 1)
         #expect(await supervisor.waits(for: .saved(false)))
@@ -174,7 +176,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `a supervisor learns what memory is worth to a service, whose share ends with the link`() async throws {
+    @Test func `a supervisor learns the worth of memory to a service, and the service's share ends with the link`() async throws {
         let supervisor = try Supervisor(directory)
         let manager = ResourceManager(source: ScriptedPressureSource(), policy: PressurePolicy(division: .byWorth))
         let cache = PurgeableCache<Int, Int>("cache") { _, value in value }, registration = manager.register(cache)
@@ -182,10 +184,10 @@ import Testing
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .state(.foreground)))
         #expect(supervisor.send(.share(ProcessShare(bytes: 1 << 20, total: 8 << 20))))
-        // Orders are carried out one after another, so the share is set once the next one is answered.
+        // Orders are carried out one after another, so the share is set once the next order is answered.
         #expect(await supervisor.send(.checkpoint, for: .saved(true)))
         var random = SeededGenerator(seed: usualSeed(7))
-        // Rounds that a running manager would have.
+        // Rounds as in a running manager.
         func round() {
             manager.parts.divider.round { _, body in
                 body()
@@ -279,7 +281,7 @@ import Testing
         await scene.connected()
         let link = try link(manager, supervisor), task = scene.beginBackgroundTask("flush", onExpiration: { _, _ in })
         #expect(await supervisor.waits(for: .state(.foreground)))
-        // The link's first words may be from before the task.
+        // The link's first messages may be from before the task.
         #expect(await supervisor.waits(for: .tasks(1, until: nil)))
         #expect(await supervisor.send(.background(deadline: .seconds(5)), for: .state(.background)))
         #expect(await supervisor.serve { $0.received.contains { if case .tasks(1, .some(let left)) = $0 { left <= .seconds(30) } else { false } } })
@@ -294,7 +296,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C96 a supervisor that wants memory back has scenes behind the front disconnected`() async throws {
+    @Test func `C96 a supervisor's request for memory disconnects scenes behind the foreground`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
         let scene = manager.lifecycle.connectScene("tenant", reason: .systemRequest) { scene in
             scene.preserve(in: store, snapshot: { [7] }, restore: { _ in })
@@ -309,7 +311,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    /// Memory of `manager` is critical for twelve seconds; what became of its ladder's rung `suspend`.
+    /// Keeps the memory of `manager` critical for twelve seconds. Returns the outcomes of the ladder's rung `suspend`.
     private func outcomeOfSuspend(_ manager: ResourceManager, _ source: ScriptedPressureSource, _ clock: ManualClock) async -> [ActionReport.Outcome]
     {
         for _ in 0..<13 {
@@ -322,7 +324,7 @@ import Testing
         return manager.reports.filter { $0.action == .suspend }.map(\.outcome)
     }
 
-    @Test func `a ladder's suspend asks the connected supervisor, once an episode`() async throws {
+    @Test func `a ladder's suspend rung asks the connected supervisor, once per episode`() async throws {
         let supervisor = try Supervisor(directory), source = ScriptedPressureSource(), clock = ManualClock()
         let manager = ResourceManager(source: source, clock: clock)
         let running = Task { try await manager.run() }
@@ -336,7 +338,7 @@ import Testing
         try await running.value
     }
 
-    @Test func `a ladder's suspend is refused while a link has no supervisor`() async throws {
+    @Test func `a ladder's suspend rung is refused while a link has no supervisor`() async throws {
         let source = ScriptedPressureSource(), clock = ManualClock()
         let manager = ResourceManager(source: source, clock: clock)
         let running = Task { try await manager.run() }
@@ -357,7 +359,7 @@ import Testing
         #expect(await supervisor.waits(for: .state(.foreground)))
         #expect(try source.read(at: .seconds(1)).announced == nil)
         #expect(supervisor.send(.level(.critical)))
-        // The announcement ends the wait; limits and events of the machine may, too.
+        // The announcement ends the wait. Limits and events of the machine may end the wait, too.
         var announced: PressureLevel?
         for turn in 2..<100 where announced == nil {
             source.wait(atMost: .seconds(1))
@@ -365,7 +367,7 @@ import Testing
         }
         #expect(announced == .critical && link.status.level == .critical)
         #expect(try source.read(at: .seconds(100)).announced == nil)
-        // Taken back.
+        // The supervisor withdraws the level.
         #expect(supervisor.send(.level(.normal)))
         announced = nil
         for turn in 101..<200 where announced == nil {
@@ -375,7 +377,7 @@ import Testing
         #expect(announced == .normal && link.status.level == .normal)
     }
 
-    @Test func `C77 a source without announcements rehearses the level`() async throws {
+    @Test func `C77 without announcements in the source, the manager rehearses the level`() async throws {
         let supervisor = try Supervisor(directory)
         let manager = ResourceManager(source: ScriptedPressureSource())
         let running = Task { try await manager.run() }
@@ -389,7 +391,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `a service is notified of the coming end`() async throws {
+    @Test func `a service is notified before the supervisor ends that service`() async throws {
         let supervisor = try Supervisor(directory), ended = Mutex<Duration?>(nil), parker = Parker()
         let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor) { grace in
             ended.withLock { $0 = grace }
@@ -430,7 +432,7 @@ import Testing
         #expect(link.status.connections == 4)
     }
 
-    @Test func `a released link sends bye, and a refused one retries`() async throws {
+    @Test func `a released link sends bye, and a refused link retries`() async throws {
         let supervisor = try Supervisor(directory)
         do {
             let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor)

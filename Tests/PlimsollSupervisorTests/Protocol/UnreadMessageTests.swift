@@ -7,7 +7,7 @@ import Testing
 @Suite struct UnreadMessageTests {
     private let directory = Fixture.Directory()
 
-    @Test func `C43 K33 bytes sent and not taken yet are known to be waiting`() throws {
+    @Test func `C43 K33 the server knows of bytes that were sent and not read yet`() throws {
         let server = try ChannelServer(directory: directory.path) { _, _ in "web" }
         let file = Fixture.connect(server.path)
         defer { close(file) }
@@ -21,7 +21,7 @@ import Testing
         #expect(server.hasUnread(id))
         turn()
         #expect(!server.hasUnread(id))
-        // Who has said too much is not read for a while: what it says then is not known.
+        // The server pauses a client above the rate: later messages of the client stay unread.
         for number in 4..<300 { Fixture.send(file, "\(number) locks held=no\n".utf8) }
         for _ in 0..<5 { turn() }
         #expect(server.counters.rests == 1 && server.hasUnread(id))

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite struct UnitsFileTests {
-    /// The problems of a file, as told.
+    /// Returns the problems of a file, as reported.
     private func problems(_ text: String) -> [String] {
         do throws(UnitsFileError) {
             _ = try UnitsFile(text, name: "U")
@@ -13,19 +13,20 @@ import Testing
         } catch { return error.description.split(separator: "\n").map(String.init) }
     }
 
-    /// The problems of a file with one unit of those lines, the first of which is line 4, each without its place up to the column.
+    /// Returns the problems of a file with one unit of those lines, each without the place up to the column. The first
+    /// line is line 4 of the file.
     private func unitProblems(_ lines: String...) -> [String] {
         problems("version: 1\nunits:\n  web:\n" + lines.map { "    \($0)\n" }.joined())
     }
 
-    /// The lines between the first two fences of the documentation.
+    /// Returns the lines between the first two fences of the documentation.
     private func example() throws -> String {
         let lines = try #require(Fixture.text(of: "docs/Units.md")).split(separator: "\n", omittingEmptySubsequences: false)
         let begin = try #require(lines.firstIndex(of: "```yaml"))
         return lines[(begin + 1)...].prefix { $0 != "```" }.joined(separator: "\n")
     }
 
-    // MARK: What is taken
+    // MARK: Accepted files
 
     @Test func `the documentation's example parses unchanged`() throws {
         let file = try UnitsFile(example())
@@ -45,7 +46,7 @@ import Testing
         #expect(file.units[3].origin == .process(4711) && file.units[3].restart == .never && file.units[3].suspension == .stop)
     }
 
-    @Test func `the division of memory for caches is a word, and trust in a unit a flag`() throws {
+    @Test func `the division of memory for caches is a word, and trust in a unit is a flag`() throws {
         let file = try UnitsFile("version: 1\npolicy: {division: worth}\nunits: {web: {command: [/x], trustsWorth: true}, other: {command: [/x]}}")
         #expect(try SupervisorPolicy(file).division == .byWorth && file.units.map(\.trustsWorth) == [true, false])
         #expect(try SupervisorPolicy(UnitsFile("version: 1\nunits: {}")).division == .proportional)
@@ -85,7 +86,7 @@ import Testing
         #expect(found.count == 1 && (found[0].contains("write a list") || found[0].contains("not closed")), "\(found)")
     }
 
-    // MARK: What is refused
+    // MARK: Refused files
 
     @Test(arguments: [
         ("importance: 1001", "U:5:17: unit \"web\": key \"importance\": is \"1001\"; allowed is a whole number from 0 to 1000"),
@@ -156,7 +157,7 @@ import Testing
             "key \"keepAlive\": has no meaning with exitsOnSuspend: it is never suspended"
         ),
     ])
-    func `keys that make no sense together are refused`(lines: String, problem: String) {
+    func `keys that exclude each other are refused`(lines: String, problem: String) {
         let found = unitProblems(lines)
         #expect(found.count == 1 && found[0].hasSuffix(problem), "\(found)")
     }
@@ -210,7 +211,7 @@ import Testing
         #expect(found[4] == "U:11:3: the key \"web\" occurs twice, first in line 3; once is allowed")
     }
 
-    @Test func `cycles of dependencies are reported with their path`() {
+    @Test func `cycles of dependencies are reported with the path`() {
         let text =
             "version: 1\nunits:\n  a: {command: [/a], dependencies: [b]}\n  b: {command: [/b], dependencies: [c]}\n  c: {command: [/c], dependencies: [a, d]}\n  d: {command: [/d], dependencies: [d]}\n"
         let found = problems(text)
@@ -218,7 +219,7 @@ import Testing
         #expect(found[0].hasPrefix("U:5:37: unit \"c\": key \"dependencies\""))
     }
 
-    @Test func `a thousand units in a row are no circle, and a thousand and one are too many`() throws {
+    @Test func `a chain of a thousand units is no cycle, and a thousand and one units are too many`() throws {
         func row(_ count: Int) -> String {
             "version: 1\nunits:\n" + (0..<count).map { "  u\($0): {command: [/u]\($0 + 1 < count ? ", dependencies: [u\($0 + 1)]" : "")}\n" }.joined()
         }
@@ -228,7 +229,7 @@ import Testing
 
     // MARK: Bombs
 
-    @Test func `bombs of aliases are refused before an expansion`() {
+    @Test func `alias bombs are refused before an expansion`() {
         var bomb = "a0: &a0 [x, x]\n"
         for level in 1...60 { bomb += "a\(level): &a\(level) [*a\(level - 1), *a\(level - 1)]\n" }
         #expect(problems(bomb + "? *a60\n: 1\n").first?.contains("aliases are not allowed") == true)
@@ -237,7 +238,7 @@ import Testing
         #expect(problems(small + "? *a7\n: 1\n").allSatisfy { $0.contains("is an anchor") })
     }
 
-    @Test func `files that are too long, too deep or no text are refused`() {
+    @Test func `files that are too long, too deep or not text are refused`() {
         #expect(problems(String(repeating: "#", count: 1 << 20) + "\n").first == "U: the file has 1048577 bytes; allowed are at most 1048576")
         #expect(problems("version: " + String(repeating: "[", count: 500_000)).count == 1)
         #expect(problems("version: 1\nunits: \u{1}").first?.contains("the file is not YAML text") == true)
@@ -251,7 +252,7 @@ import Testing
         #expect(error?.problems.count == 100 && error?.omitted == 50)
     }
 
-    @Test func `no text breaks the reader`() throws {
+    @Test func `no text makes the reader trap`() throws {
         let sample = Array(try example().utf8)
         let seed = usualSeed(20_261_121)
         var random = SeededGenerator(seed: seed)
@@ -269,6 +270,6 @@ import Testing
             }
             if !problems(String(decoding: text, as: UTF8.self)).isEmpty { refused += 1 }
         }
-        #expect(refused > 500, "seed \(seed): the property was hardly exercised")
+        #expect(refused > 500, "seed \(seed): the property was exercised too seldom")
     }
 }

@@ -6,9 +6,9 @@ import Testing
 
 @testable import Plimsoll
 
-/// Budgets that count what is charged. `Tests/Allocators` has the allocator count.
+/// Budgets that count charged bytes. `Tests/Allocators` has the tests of the allocator count.
 @Suite(.timeLimit(.minutes(5))) struct MemoryBudgetTests {
-    @Test func `a budget counts what is charged, and a part also for the whole`() throws {
+    @Test func `a budget counts charged bytes, and a part of a budget also charges the whole`() throws {
         #expect(MemoryBudget.current == nil)
         try withMemoryMeter(name: "whole") { whole in
             #expect(MemoryBudget.current === whole && whole.limit == nil && whole.live == .zero)
@@ -25,7 +25,7 @@ import Testing
         #expect(MemoryBudget.current == nil)
     }
 
-    @Test func `a manager says that nothing counts the memory of requests, and what to do`() throws {
+    @Test func `a manager without a memory count of requests reports the reason and the remedy`() throws {
         let signal = try #require(ResourceManager(source: ScriptedPressureSource()).capabilities["requests"])
         #expect(!signal.isLive && signal.detail.hasPrefix("the memory of requests is not counted: "))
         #expect(signal.remedy?.contains("Jemalloc.meterRequests()") == true)
@@ -73,7 +73,7 @@ import Testing
         let task = Task { try await withMemoryBudget(.mebibytes(8), name: "three") { try await untilCancelled() } }
         task.cancel()
         await #expect(throws: CancellationError.self, "cancelled from outside, not for memory") { try await task.value }
-        // A request that completes nevertheless has its result.
+        // A request that completes all the same returns a result.
         #expect(
             try await withMemoryBudget(.mebibytes(1), name: "four") {
                 MemoryBudget.current?.charge(.mebibytes(2))
@@ -106,7 +106,7 @@ import Testing
         #expect(live == .mebibytes(10))
     }
 
-    @Test func `a meter cancels nothing, and tells`() throws {
+    @Test func `a meter above its limit cancels nothing, and its check throws`() throws {
         let excess = try #require(throws: MemoryBudgetExceeded.self) {
             try withMemoryMeter(.mebibytes(2), name: "in place") { budget in
                 budget.charge(.mebibytes(3))
@@ -118,7 +118,7 @@ import Testing
         #expect(excess.held == .mebibytes(3), "the bytes when the limit was passed")
     }
 
-    @Test func `one of many requests is cancelled once, by whatever thread`() async throws {
+    @Test func `each of many requests above the limit is cancelled once, by any of its threads`() async throws {
         let registry = BudgetRegistry()
         await withTaskGroup { group in
             for number in 0..<100 {
@@ -142,7 +142,7 @@ import Testing
         #expect(registry.all.isEmpty && registry.ended.forPressure == 0)
     }
 
-    @Test func `a request that was told to end between two parts does not begin the second`() async throws {
+    @Test func `a request cancelled between two parts does not begin the second part`() async throws {
         let registry = BudgetRegistry(), budget = MemoryBudget(limit: .mebibytes(1), name: "GET /stream", registry: registry)
         try await budget.run {}
         budget.charge(.mebibytes(2))
@@ -158,8 +158,8 @@ import Testing
         let registry = BudgetRegistry(), blockade = Parker(), isWaiting = Counter(), isBlocked = Counter()
         let first = MemoryBudget(limit: .mebibytes(1), name: "first", registry: registry)
         let second = MemoryBudget(limit: .mebibytes(1), name: "second", registry: registry)
-        // Swift locks a task's status while its cancellation handlers run. A thread that resumes such a task, as that
-        // of `until` would, stands still until the handler returns.
+        // Swift locks a task's status while its cancellation handlers run. A thread that resumes such a task blocks
+        // until the handler returns, so the thread of `until` would block too.
         let pause = Pause()
         let stuck = Task {
             try await first.run {
@@ -242,7 +242,7 @@ private var threadName: String {
     return String(decoding: name.prefix { $0 > 32 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
 }
 
-/// Runs a request and returns true if it was ended for its memory.
+/// Runs a request and returns true if the request was ended for its memory.
 private func isEndedForMemory(_ body: () async throws -> Void) async -> Bool {
     do {
         try await body()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// The address space of volatile caches, by random takes and returns against a plain list.
+/// The address space of volatile caches: random takes and returns, compared with a plain list.
 @Suite(.needsLinux) struct AddressSpaceTests {
     private static let huge = 2 << 20
 
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test func `returned neighbours are one free part again, in each order`() throws {
+    @Test func `neighbouring parts that are returned become one free part, in each order`() throws {
         for seed in seeds(0..<20) {
             var random = SeededGenerator(seed: seed), space = AddressSpace()
             let whole = try Self.take(4 * Self.huge, of: &space)
@@ -56,5 +56,20 @@ import Testing
             let again = space.take(4 * Self.huge)
             #expect(again == whole, "seed \(seed)")
         }
+    }
+
+    @Test func `each extent is an eighth of the present address space, in whole huge pages`() throws {
+        var space = AddressSpace(), total = 0
+        for _ in 0..<40 {
+            let extent = max(1, total / 8)
+            let start = UInt(bitPattern: try Self.take(Self.huge, of: &space))
+            // The kernel places an extent below the last one, and parts are taken from the start of an extent.
+            for part in 1..<max(1, extent) {
+                let next = UInt(bitPattern: try Self.take(Self.huge, of: &space))
+                #expect(next == start + UInt(part * Self.huge), "\(total) huge pages, part \(part) of \(extent)")
+            }
+            total += extent
+        }
+        #expect(total > 200)
     }
 }

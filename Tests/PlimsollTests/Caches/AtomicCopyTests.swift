@@ -4,7 +4,7 @@ import Testing
 @testable import Plimsoll
 
 @Suite struct AtomicCopyTests {
-    @Test func `every size at every alignment is copied whole, without a byte beside`() {
+    @Test func `every size at every alignment is copied whole, and no byte outside changes`() {
         var random = SeededGenerator(seed: 1)
         let source = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 16)
         let target = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 16)

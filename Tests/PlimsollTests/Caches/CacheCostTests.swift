@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// Costs and times at the ends of their ranges, and what is told and counted of them.
+/// Costs and times at the ends of their ranges, and the statistics and notifications about them.
 @Suite struct CacheCostTests {
     private func cache(_ limit: Int? = nil, shards: Int = 1) -> PurgeableCache<Int, Int> {
         PurgeableCache("costs", limit: limit.map { .bytes($0) }, shardCount: shards, cost: { _, value in value })
@@ -43,8 +43,8 @@ import Testing
         #expect(cache.count == 100 && cache.byteCount == 100 && left.value == 0 && cache.value(forKey: 5) == 1)
     }
 
-    /// Not as much as it costs, of which some room was there.
-    @Test(arguments: [1, 64]) func `a large entry evicts the missing room, and no more`(shards: Int) {
+    /// The evicted cost is less than the entry's cost, because some room was free.
+    @Test(arguments: [1, 64]) func `a large entry evicts only the cost that does not fit`(shards: Int) {
         let cache = cache(1000, shards: shards)
         for key in 0..<50 { cache.insert(10, forKey: key) }
         #expect(cache.insert(600, forKey: 100) && cache.byteCount == 1000 && cache.count == 41)
@@ -52,8 +52,8 @@ import Testing
         #expect(cache.value(forKey: 100) == 900)
     }
 
-    @Test(arguments: [1, 64]) func `pinned entries cannot make room, and no other entry goes in vain`(shards: Int) {
-        // Also one that has split.
+    @Test(arguments: [1, 64]) func `pinned entries are not evicted, and a refused insert evicts no other entry`(shards: Int) {
+        // The larger cache has split its shards.
         for count in [100, 2000] {
             let cache = cache(10 * count, shards: shards)
             for key in 0..<count { cache.insert(10, forKey: key) }
@@ -120,7 +120,7 @@ import Testing
     }
 
     @Test(arguments: [(share: 40, isLocal: true), (share: 20, isLocal: false)])
-    func `a shard with more than half of an even share evicts alone, and another shard has others evict`(share: Int, isLocal: Bool) {
+    func `a shard with more than half of an even share evicts its own entries, and a smaller one from others`(share: Int, isLocal: Bool) {
         for costs in [[1], [1, 2]] {
             let cache = PurgeableCache<Int, Int>(
                 "uneven", lifetime: CacheLifetime(nil, nil, nil), shardCount: 2, time: .running, hashSeed: 5, cost: { _, value in value })
@@ -131,7 +131,7 @@ import Testing
             for key in 0..<2000 where shard(key) == uneven && cost() * 100 > cache.byteCount * share { cache.removeValue(forKey: key) }
             cache.limit = .bytes(cache.byteCount)
             let before = (total: cache.byteCount, uneven: cost())
-            // A few, as the shard that makes no room itself grows with each.
+            // Only a few inserts: a shard that evicts from other shards grows with each.
             var inserted = 0
             for key in 10_000..<20_000 where shard(key) == uneven && inserted < 20 {
                 #expect(cache.insert(1, forKey: key))
@@ -153,7 +153,7 @@ import Testing
             let clock = ManualClock(), cache = timed(clock, nil, nil)
             var expires: [Int: Duration] = [:]
             for key in 0..<600 {
-                // From a tenth of a second to some days, evenly by magnitude.
+                // Waits from a tenth of a second to some days, evenly distributed by magnitude.
                 let wait =
                     Duration.milliseconds(100 << Int.random(in: 0..<22, using: &random)) + .milliseconds(Int.random(in: 0..<1000, using: &random))
                 cache.insert("\(key)", forKey: key, timeToLive: wait)
@@ -162,7 +162,7 @@ import Testing
             }
             for _ in 0..<60 {
                 clock.freeze(for: .seconds(1 << Int.random(in: 0..<14, using: &random)))
-                // Each insert takes a few more.
+                // Each insert expires a few more entries.
                 for step in 0..<60 { cache.insert("new", forKey: 10_000 + step % 2) }
                 let now = clock.timekeeper.elapsed()
                 let expected = expires.values.count { $0 > now }

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 @Suite struct CacheIndexTests {
-    /// An index with memory of its own, and beside it which slot has which hash.
+    /// An index with memory of its own, beside a list of the slots and their hashes.
     private struct Model {
         let allocation: CacheAllocation
         let index: CacheIndex
@@ -27,7 +27,7 @@ import Testing
             hashes[slot] = nil
         }
 
-        /// Lists `slot` under another hash, as a newcomer that has looked for itself before.
+        /// Lists `slot` under another hash, like a new entry after a look-up.
         mutating func renew(_ slot: UInt32, _ hash: UInt32) {
             guard let old = hashes[slot] else { return }
             var empty = hash & index.mask
@@ -37,7 +37,7 @@ import Testing
             hashes[slot] = hash
         }
 
-        /// Slots that a look-up for `hash` comes by.
+        /// Slots that a look-up for `hash` visits.
         func candidates(_ hash: UInt32) -> [UInt32] {
             var slots: [UInt32] = [], place = hash & index.mask
             while case let cell = index[place], cell != 0 {
@@ -47,7 +47,7 @@ import Testing
             return slots
         }
 
-        /// Every slot is found under its hash, and nothing else is listed.
+        /// True if every slot is found under its hash, and no other slot is listed.
         var isRight: Bool {
             hashes.allSatisfy { candidates($0.value).contains($0.key) } && (0...index.mask).count { index[$0] != 0 } == hashes.count
         }
@@ -60,7 +60,7 @@ import Testing
                 defer { model.allocation.free() }
                 for step in 0..<400 {
                     let slot = UInt32.random(in: 0..<3 << (UInt32(bits) - 2), using: &random)
-                    // Also hashes whose home is the last cell, so that chains go around the end.
+                    // Some hashes have the last cell as their home, so that chains wrap around the end.
                     let hash = UInt32.random(in: 0...hashes, using: &random) &- (Bool.random(using: &random) ? 2 : 0)
                     switch model.hashes[slot] {
                     case nil: model.add(slot, hash)
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    /// Up to 65,536 cells they know where they belong; above, the slots are asked.
+    /// Up to 65,536 cells, a cell itself gives the home. In a larger index, the hash of the slot gives the home.
     @Test(arguments: [15, 16, 17, 18]) func `a large index finds listed slots alone`(bits: Int) {
         var random = SeededGenerator(seed: UInt64(bits)), model = Model(bits: bits)
         defer { model.allocation.free() }

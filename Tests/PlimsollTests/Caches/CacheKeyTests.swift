@@ -5,13 +5,13 @@ import Testing
 
 /// Kinds of keys and values, among them keys that collide on purpose.
 @Suite struct CacheKeyTests {
-    /// All have the same hash.
+    /// A key whose hash is the same for all keys.
     struct Colliding: Hashable {
         let number: Int
         func hash(into hasher: inout Hasher) {}
     }
 
-    /// There are four hashes.
+    /// A key with one of four hashes.
     struct Quarter: Hashable {
         let name: String
         init(_ number: Int) { name = "number \(number)" }
@@ -27,7 +27,7 @@ import Testing
         indirect case inside(Shape)
     }
 
-    /// Nine bytes, and eleven with the key, none of them in line for its own sake.
+    /// Nine bytes, and eleven with the key, without alignment.
     struct Odd: Hashable, Sendable {
         var a: UInt8, b: UInt16, c: UInt32, d: UInt8
         init(_ number: Int) { (a, b, c, d) = (UInt8(number & 0xFF), UInt16(number & 0xFFFF), UInt32(number), UInt8(~number & 0xFF)) }
@@ -40,7 +40,7 @@ import Testing
         func hash(into hasher: inout Hasher) { hasher.combine(Int(bytes.0) | Int(bytes.1) << 8) }
     }
 
-    /// 1 KiB without a reference.
+    /// A value of 1 KiB without a reference.
     struct Kibibyte: Hashable {
         typealias Eight = SIMD8<UInt64>
         var words: (Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight, Eight)
@@ -110,7 +110,7 @@ import Testing
         exercise(1200, shards: shards, { $0 }, { Box($0, "boxed \($0)") })
     }
 
-    /// An existential, with its box.
+    /// A value that an existential stores in a box.
     struct Box: Equatable, Sendable {
         let number: Int
         let any: any Sendable

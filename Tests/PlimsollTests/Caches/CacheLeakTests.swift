@@ -5,15 +5,15 @@ import Testing
 
 @testable import Plimsoll
 
-/// Memory that caches leave behind. In a process of its own, since other tests allocate too.
+/// Memory that caches leave behind. The test runs in a separate process, since other tests allocate too.
 @Suite(.timeLimit(.minutes(5)), .needsLinux, .needs(allocation_count_works(), "a sanitizer is in front of malloc")) struct CacheLeakTests {
-    @Test func `caches that are gone leave no memory behind`() async throws {
+    @Test func `deallocated caches leave no memory behind`() async throws {
         let result = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
             func resident() throws -> Int {
                 let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
                 return (Int(text.split(separator: " ")[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE)))
             }
-            // Each entry has a cost, a tag and an end, so that all blocks of the tables are used.
+            // Each entry has a cost, a tag and an expiry, so that all blocks of the tables are used.
             func live(_ round: Int) {
                 let cache = PurgeableCache<Int, Int>("leak", limit: .mebibytes(1), shardCount: 2) { _, _ in 16 }
                 for key in 0..<300 { cache.insert(key, forKey: key, tags: ["even", "odd"], timeToLive: .seconds(60)) }

@@ -7,7 +7,8 @@ import Testing
 
 @testable import Plimsoll
 
-/// Threads held at the four moments of lending between which another may come; `make sanitize` runs them, too. Each in a process of its own.
+/// Threads held at the four points of lending between which another thread may run. `make sanitize` runs these tests
+/// too. Each test runs in a separate process.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct CacheLendingDelayTests {
     typealias Object = CacheVisitTests.Object
     typealias Crew = CacheVisitTests.Crew
@@ -18,9 +19,10 @@ import Testing
             cost: { _, _ in 1 })
     }
 
-    /// Has one thread borrow object 1 and another take it out of the cache; `hold` has them wait for each other at the moments they come to.
+    /// Has one thread borrow object 1 and another thread remove the object. `hold` makes the threads wait for each
+    /// other at the points of lending.
     ///
-    /// - Returns: 0 if the object has ended once, else a status.
+    /// - Returns: 0 if the object was deallocated once, otherwise an exit status.
     private static func meet(_ hold: @escaping @Sendable (LendingPoint, _ writer: Parker, _ borrower: Parker) -> Void) -> Int32 {
         alarm(60)
         let cache = cache(opensAfter: 2), alive = Counter(), wrong = Counter()
@@ -33,19 +35,19 @@ import Testing
                 cache.removeValue(forKey: 1)
                 borrower.unpark()
             }
-            // Until the writer is where this one is to go on.
+            // Waits until the writer is at the point where the borrower may continue.
             borrower.park()
             if object.number != 1 || alive.value != 1 { wrong.add(1) }
         }
         writer.unpark()
         crew.waitForEnd()
-        // What has been freed twice is given out twice.
+        // The allocator hands out memory twice if the memory was freed twice.
         let others = (0..<1000).map { Object($0, alive: alive) }
         guard others.enumerated().allSatisfy({ $0 == $1.number }), alive.value == others.count else { return 2 }
         return wrong.value == 0 ? 0 : 3
     }
 
-    @Test func `a reference taken back during the borrower's check is left alone`() async {
+    @Test func `a borrower does not touch an object whose reference was taken back during the check`() async {
         await #expect(processExitsWith: .success) {
             exit(
                 Self.meet { point, writer, borrower in
@@ -55,7 +57,7 @@ import Testing
                         writer.park()
                     case .seen:
                         writer.unpark()
-                        // Until the object is out of the cache and, but for this thread, dead.
+                        // Waits until the object is out of the cache, and only this thread keeps the object alive.
                         borrower.park()
                     case .ended, .retained: break
                     }
@@ -70,7 +72,7 @@ import Testing
                     switch point {
                     case .retained:
                         borrower.unpark()
-                        // Until the borrower is through.
+                        // Waits until the borrower has finished.
                         writer.park()
                     case .seen: exit(4)
                     case .ended, .given: break
@@ -79,7 +81,7 @@ import Testing
         }
     }
 
-    @Test func `delays at every moment of lending cause no double end and no left-over`() async {
+    @Test func `delays at every point of lending cause neither a double release nor a leak`() async {
         await #expect(processExitsWith: .success) {
             alarm(240)
             let late = Counter()
@@ -104,7 +106,7 @@ import Testing
                             } else if thread == 1, step % 16 == 0 {
                                 cache.removeValue(forKey: number)
                             } else {
-                                // Long enough now and then for a writer to come.
+                                // Now and then, the pause is long enough for a write.
                                 let nap = UInt32.random(in: 0..<4, using: &random) == 0 ? UInt32.random(in: 0...200, using: &random) : 0
                                 cache.withValue(forKey: number) { object in
                                     if nap > 0 { TestSupport.nap(nap) }
@@ -121,7 +123,7 @@ import Testing
                     exit(wrong.value > 0 ? 2 : 3)
                 }
             }
-            // A gift must have been seen, or nothing has been tried.
+            // At least one borrower must have seen a given reference, otherwise the test has tried nothing.
             exit(late.value > 0 ? 0 : 4)
         }
     }

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// Objects are lent out of open shards without a reference.
+/// Borrows of objects from open shards, without a reference count.
 extension CacheVisitTests {
     private func open<Key: Hashable & Sendable, Value: Sendable>(_ cache: PurgeableCache<Key, Value>, _ key: Key) {
         while openShards(cache) == 0 { _ = cache.value(forKey: key) }
@@ -59,7 +59,7 @@ extension CacheVisitTests {
         #expect(number == 1 && alive.value == 0)
     }
 
-    @Test func `a gift is given once, with any number of closings of the shard`() {
+    @Test func `a borrower is given one reference, with any number of closings of the shard`() {
         let cache = cache((Int, Object).self), alive = Counter()
         cache.insert(Object(1, alive: alive), forKey: 1)
         open(cache, 1)
@@ -69,7 +69,7 @@ extension CacheVisitTests {
                 open(cache, 1)
             }
             cache.removeAll()
-            // In its slot, under its address.
+            // The new object may have the slot and the address of the first one.
             cache.insert(Object(7), forKey: 7)
             open(cache, 7)
             cache.removeAll()
@@ -78,7 +78,7 @@ extension CacheVisitTests {
         #expect(alive.value == 0 && gift() == 0)
     }
 
-    @Test func `a value kept in the cache stays the cache's, and a borrower's copy the borrower's`() {
+    @Test func `the cache keeps its value after a borrow, and a copy from a borrow outlives the cache's value`() {
         let cache = cache((Int, Object).self), alive = Counter()
         cache.insert(Object(1, alive: alive), forKey: 1)
         open(cache, 1)
@@ -139,7 +139,7 @@ extension CacheVisitTests {
         #expect(!isBorrowing() && alive.value == 0)
     }
 
-    /// As it ends it borrows from a cache.
+    /// An object whose deinit borrows from a cache.
     final class Last: Sendable {
         let number: Int
         let cache: PurgeableCache<Int, Object>
@@ -201,7 +201,7 @@ extension CacheVisitTests {
         #expect(box == [text, text])
     }
 
-    @Test func `borrowed values are right, and none is left over, while threads borrow, write and end`() {
+    @Test func `borrowed values are right, and none leaks, while threads borrow, write and end`() {
         for seed in seeds(0..<4) {
             let alive = Counter(), wrong = Counter(), borrowed = Counter()
             let caches = (0..<2).map { _ in cache((Int, Object).self, opensAfter: 3, limit: 100, shardCount: 4) }
@@ -228,7 +228,7 @@ extension CacheVisitTests {
                 crew.waitForEnd()
             }
             #expect(wrong.value == 0 && borrowed.value > 0, "seed \(seed)")
-            #expect(alive.value == caches.reduce(0) { $0 + $1.count }, "what is in no cache is dead, seed \(seed)")
+            #expect(alive.value == caches.reduce(0) { $0 + $1.count }, "an object in no cache is deallocated, seed \(seed)")
         }
     }
 }

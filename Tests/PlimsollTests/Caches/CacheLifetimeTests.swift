@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// Keys and values that are counted: none leaks, and none lives on once it has left.
+/// Keys and values that are counted: none leaks, and none outlives its entry.
 @Suite struct CacheLifetimeTests {
     final class Tracked: Hashable, Sendable {
         let number: Int
@@ -19,7 +19,7 @@ import Testing
         func hash(into hasher: inout Hasher) { hasher.combine(number) }
     }
 
-    /// Of a key or value only a part is an object, and some have none.
+    /// A key or value of which only a part is an object. Some cases have no object.
     enum Part: Hashable, Sendable {
         case none(Int)
         case some(Tracked, UInt8)
@@ -27,7 +27,8 @@ import Testing
 
     private let keys = Counter(), values = Counter()
 
-    /// As many are alive as are held. Those of a removal of everything die on a thread of their own if they are many.
+    /// True if as many keys and values are alive as the cache holds. After `removeAll` of many entries a separate
+    /// thread deallocates them.
     private func agrees<Key, Value>(_ cache: PurgeableCache<Key, Value>) -> Bool { keys.value == cache.count && values.value == cache.count }
 
     @Test(arguments: [1, 16, 256]) func `keys and values die with the cache after any history`(shards: Int) async {

@@ -4,9 +4,11 @@ import Testing
 
 @testable import Plimsoll
 
-/// Random operations on a cache and on a dictionary that follows what its listener is told; after each, both agree in everything.
+/// Random operations on a cache and on a dictionary. The dictionary follows the cache's notifications, and must agree
+/// with the cache after each operation.
 ///
-/// Without a listener the dictionary knows only what may be there; then contents are compared with it at the end.
+/// Without a listener the dictionary only has the entries that may be present. The contents are then compared at the
+/// end.
 final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
     struct Held {
         var number: Int
@@ -66,7 +68,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
     private var now: Duration { clock.timekeeper.elapsed() }
     private func isPast(_ held: Held) -> Bool { [held.expires, held.idles].contains { $0.map { $0 <= now } ?? false } }
 
-    /// It has been used.
+    /// Notes a use of `key`.
     private func use(_ key: Key) { held[key]?.idles = lifetime.toIdle.map { now + $0 } }
 
     private func fail(_ why: String) {
@@ -75,7 +77,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         Issue.record("seed \(seed), \(what): \(why)")
     }
 
-    /// Does one thing.
+    /// Performs one random operation.
     func step() {
         switch number(0...99) {
         case 0..<45: insert()
@@ -177,7 +179,7 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         agree()
     }
 
-    /// Takes out of the dictionary what the listener has been told.
+    /// Removes from the dictionary the entries that the listener was notified of.
     private func reconcile(allowing reasons: Set<RemovalReason>, replacing new: Key? = nil) {
         let list = removals.list.withLock { list in
             defer { list = [] }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// Every operation in any order, followed by a dictionary.
+/// Every operation in any order, compared with a dictionary.
 @Suite struct CacheModelTests {
     /// A value that is an object.
     final class Object: Sendable {
@@ -66,7 +66,7 @@ import Testing
 }
 
 extension CacheDirectory {
-    /// How many shards there are.
+    /// The number of shards.
     var shards: Int {
         var count = 0
         forEach { _ in
@@ -78,6 +78,6 @@ extension CacheDirectory {
 }
 
 extension CacheModel {
-    /// An insert without looking whether everything agrees, which takes long.
+    /// Inserts an entry without the comparison of all contents, which takes long.
     func grow() { insert(isChecked: false) }
 }

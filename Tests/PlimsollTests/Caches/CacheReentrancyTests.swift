@@ -5,9 +5,9 @@ import Testing
 
 @testable import Plimsoll
 
-/// T2: whatever of the user's the cache calls may call the cache, in every way, on the same thread.
+/// T2: client code that the cache calls may call every method of the cache on the same thread.
 @Suite struct CacheReentrancyTests {
-    /// Calls the cache when it dies, as long as it is told to.
+    /// An object whose deinit calls a closure.
     final class Caller: Hashable, Sendable {
         let number: Int
         let call: @Sendable () -> Void
@@ -20,7 +20,7 @@ import Testing
 
     typealias Cache = PurgeableCache<Caller, Caller>
 
-    /// Holds the cache for closures that are made before it.
+    /// Holds the cache for closures that are created before the cache.
     final class Place: Sendable {
         private let cache = Mutex<Cache?>(nil)
         private let depth = Atomic<Int>(0)
@@ -28,7 +28,7 @@ import Testing
 
         func set(_ cache: Cache?) { self.cache.withLock { $0 = cache } }
 
-        /// Does everything there is, unless it is being done already.
+        /// Calls every method of the cache, unless such a call is under way.
         func callEverything() {
             guard let cache = cache.withLock({ $0 }), depth.exchange(1, ordering: .relaxed) == 0 else { return }
             defer { depth.store(0, ordering: .relaxed) }
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    /// All that makes entries leave or come.
+    /// Performs every operation that adds or removes entries.
     private func exercise(_ cache: Cache, _ make: @escaping @Sendable (Int) -> Caller) async throws {
         for number in 0..<700 { cache.insert(make(number), forKey: make(number), tags: number % 5 == 0 ? ["fifth"] : []) }
         for number in 0..<300 { cache.insert(make(number), forKey: make(number), cost: number % 7) }
@@ -108,7 +108,7 @@ import Testing
         let received = Counter()
         cache.onRemoval { [weak cache] key, value, reason in
             received.add(1)
-            // More than left, as long as there is an end to it.
+            // Inserts more entries than were removed, up to a limit that ends a possible loop.
             guard let cache, received.value < 100_000 else { return }
             cache.insert(value, forKey: key, tags: ["all"])
             cache.insert(value, forKey: 100_000 + received.value)

@@ -1,6 +1,6 @@
 @testable import Plimsoll
 
-/// What remembers the hashes that have left the small queue.
+/// A memory of the hashes that have left the small queue.
 protocol GhostMemory: ~Copyable {
     init()
     mutating func reserve(_ entries: Int)
@@ -10,7 +10,7 @@ protocol GhostMemory: ~Copyable {
 
 extension GhostTable: GhostMemory {}
 
-/// The queue of the paper: exactly nine tenths as many as there are entries, without collisions.
+/// The ghost queue of the paper: exactly nine tenths of the number of entries, without collisions.
 struct ExactGhosts: GhostMemory {
     private var moments: [UInt32: Int] = [:]
     private var clock = 0
@@ -31,7 +31,8 @@ struct ExactGhosts: GhostMemory {
     }
 }
 
-/// S3-FIFO as `CacheTable` documents it, in arrays and with a search for everything: what a cache with one shard must do, request by request.
+/// S3-FIFO as `CacheTable` documents the policy, in arrays and with linear searches. A cache with one shard must match
+/// this reference request by request.
 struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
     struct Entry: Equatable {
         var key: Int
@@ -41,11 +42,11 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
 
     let limit: Int
     let hash: (Int) -> UInt32
-    /// Each oldest first.
+    /// The two queues, each with the oldest entry first.
     private(set) var small = FIFO(), main = FIFO()
     private(set) var ghosts = Ghosts()
     private var hasForgotten = false
-    /// Keys in the order in which they left.
+    /// Keys in the order in which their entries left.
     private(set) var left: [Int] = []
 
     /// A queue whose entries are found by key.
@@ -66,12 +67,12 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
             cost += entry.cost
         }
 
-        /// The oldest, taken out.
+        /// Removes and returns the oldest entry.
         mutating func popFirst() -> Entry? {
             while first < order.count {
                 let (key, moment) = order[first]
                 first += 1
-                // Not one that has been removed, nor one that has come back under the same key since.
+                // Skips an entry that was removed, or inserted again under the same key since.
                 if let found = entries[key], found.moment == moment { return remove(key) }
             }
             return nil
@@ -84,7 +85,7 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
             return found.entry
         }
 
-        /// Changes an entry where it is.
+        /// Changes an entry in place.
         mutating func change(_ key: Int, _ body: (inout Entry) -> Void) {
             guard var found = entries[key] else { return }
             cost -= found.entry.cost
@@ -99,7 +100,7 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
     var count: Int { small.count + main.count }
     var cost: Int { small.cost + main.cost }
 
-    /// A look-up: a hit only counts a mark, at most three.
+    /// Looks a key up. A hit only adds a mark, at most three.
     mutating func hits(_ key: Int) -> Bool {
         guard small[key] != nil || main[key] != nil else { return false }
         use(key) { _ in }
@@ -115,7 +116,7 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
         if small[key] != nil || main[key] != nil {
             use(key) { $0.cost = cost }
             left.append(key)
-            // Room to remember is made by who comes in, and this is no newcomer.
+            // Only a new entry adds room for ghosts, and this entry is not new.
             return
         } else if ghosts.remove(hash(key)) {
             main.append(Entry(key: key, cost: cost))
@@ -130,7 +131,7 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
 
     mutating func remove(_ key: Int) { if small.remove(key) ?? main.remove(key) != nil { left.append(key) } }
 
-    /// Takes out what is coldest until `target` is reached.
+    /// Evicts the coldest entries until `target` is reached.
     mutating func release(_ target: Int) {
         let before = cost
         while before - cost < target, count > 0 { evict() }
@@ -145,7 +146,8 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
         main.change(key, used)
     }
 
-    /// The oldest of the small queue as long as that has a tenth of the cost, otherwise of the main one. What has a mark goes on to the end of the main queue.
+    /// Evicts the oldest entry of the small queue while that queue has a tenth of the cost, otherwise of the main
+    /// queue. An entry with a mark moves to the end of the main queue.
     private mutating func evict() {
         while true {
             let fromSmall = small.count > 0 && (main.count == 0 || small.cost >= cost / 10)

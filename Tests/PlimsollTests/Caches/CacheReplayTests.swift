@@ -7,7 +7,7 @@ import Testing
 
 /// A cache with one shard beside `CacheReference`.
 @Suite struct CacheReplayTests {
-    /// Keys as they are asked for: skewed, with scans and loops among them.
+    /// A stream of requested keys: skewed, with scans and loops.
     struct Stream {
         private var random: SeededGenerator
         private let shares: [Double]
@@ -20,7 +20,7 @@ import Testing
             random = SeededGenerator(seed: seed)
             self.keys = keys
             var sum = 0.0
-            // Powers without Foundation: only these two are used.
+            // Avoids the power function of Foundation: the skew is zero or one.
             shares = (1...keys).map { rank in
                 sum += skew == 0 ? 1 : 1 / Double(rank)
                 return sum
@@ -48,7 +48,7 @@ import Testing
         mutating func number(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &random) }
     }
 
-    /// A cache whose hashes, too, are the seed's: which ghosts push each other out depends on them.
+    /// Returns a cache whose hashes depend on the seed too: the hashes decide which ghosts displace each other.
     private func cache(seed: UInt64, limit: Int) -> PurgeableCache<Int, Int> {
         var random = SeededGenerator(seed: ~seed)
         return PurgeableCache(
@@ -99,12 +99,12 @@ import Testing
 
     @Test func `one shard matches the reference, at any costs`() {
         for seed in seeds(100..<112) {
-            // Up to the whole cache for one, and now and then nothing at all.
+            // One entry may cost up to the whole limit, and now and then nothing.
             replay(seed: seed, requests: 8000, limit: 4000, costs: 0...(seed % 3 == 0 ? 4000 : 40), skew: seed % 2 == 0 ? 1 : 0)
         }
     }
 
-    @Test func `approximate ghosts cost less than a point where loops exceed the remembered entries`() {
+    @Test func `approximate ghosts cost less than a point of hits where loops exceed the remembered entries`() {
         for (seed, limit) in [(UInt64(1), 60), (2, 300), (3, 900), (4, 3000)] {
             let cache = cache(seed: seed, limit: limit)
             let hasher = cache.hasher
@@ -118,7 +118,9 @@ import Testing
                 if reference.hits(key) { expected += 1 } else { reference.insert(key, cost: 1) }
             }
             let difference = Double(hits - expected) / Double(requests) * 100
-            // At 900, whose loops of 2000 a sharp end forgets whole, 0.44 less (0.35 to 0.61 with ten other hashes); elsewhere under 0.1 (0.3).
+            // At limit 900 the approximate ghosts have 0.44 points fewer hits (0.35 to 0.61 with ten other hash seeds),
+            // because exact ghosts forget loops of 2000 keys whole. At the other limits the difference is under 0.1
+            // (0.3).
             #expect(difference.magnitude < 1, "limit \(limit): \(difference) points")
         }
     }

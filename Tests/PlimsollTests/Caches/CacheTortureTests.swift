@@ -5,13 +5,14 @@ import Testing
 
 @testable import Plimsoll
 
-/// Many threads at once. Work is bounded, and nothing waits for anything.
+/// Many threads at once, with bounded work and no waits.
 @Suite struct CacheTortureTests {
-    /// A key that knows whether it is one: `==` is called on copies that may have been torn, unless the cache looks first.
+    /// A key with a checksum: a cache that does not validate its copies first would call `==` on torn copies.
     struct Key: Hashable {
         let number: UInt64
         private let check: UInt64
-        /// Of all that run at once: never set back, as one of them may have just found something.
+        /// The number of torn keys in all tests that run at once. No test resets the counter, because another test may
+        /// have just counted a torn key.
         static let broken = Atomic<Int>(0)
 
         init(_ number: Int) { (self.number, check) = (UInt64(number), ~UInt64(number) &* 3) }
@@ -35,7 +36,7 @@ import Testing
         func agrees(with key: Int) -> Bool { words.0 == UInt64(key) && words.2 == words.1 &* 5 ^ UInt64(key) }
     }
 
-    /// 32 bytes, in registers of 16.
+    /// A value of 32 bytes, in registers of 16.
     struct Four: Words {
         var words: (SIMD4<UInt32>, SIMD4<UInt32>)
         init(_ key: Int, _ salt: UInt64) {
@@ -54,11 +55,11 @@ import Testing
         func agrees(with key: Int) -> Bool { three.agrees(with: key) }
     }
 
-    /// Half of the threads read, the other write in every way, and one of those lowers and raises the limit.
+    /// Has half of the threads read and the other half write in every way. One writer lowers and raises the limit.
     private func torture<Value: Words>(
         _ type: Value.Type, threads: Int, seed: UInt64, keys: Int, isLimitChanged: Bool, hasListener: Bool = false, steps: Int = 6000
     ) async {
-        // Shards open and close often, though threads write.
+        // Shards open after two look-ups, so that they open and close often although threads write.
         let highest = keys * 3
         let cache = PurgeableCache<Key, Value>(
             "torture", limit: .bytes(highest), lifetime: CacheLifetime(nil, nil, nil), shardCount: 32, opensAfter: 2, time: .running,
@@ -111,7 +112,7 @@ import Testing
         #expect(left.count == cache.count && left.allSatisfy { $0.1.agrees(with: $0.0) }, "seed \(seed), \(threads) threads")
         if hasListener { #expect(enters.value == leaves.value + cache.count, "each that came in left once, or is there") }
         cache.removeAll()
-        #expect(cache.count == 0 && cache.byteCount == .zero, "what is charged is what is there")
+        #expect(cache.count == 0 && cache.byteCount == .zero, "an empty cache charges nothing")
     }
 
     @Test(arguments: [2, 4, 8]) func `trivial values are never seen half written`(threads: Int) async {
@@ -146,7 +147,7 @@ import Testing
         #expect((0..<50).reduce(0) { $0 + (cache.value(forKey: $1) ?? 0) } == cache.byteCount)
     }
 
-    @Test func `a limit lowered during other inserts holds once those are done`() async {
+    @Test func `a limit lowered during inserts holds once the inserts are done`() async {
         for round in 0..<200 {
             let cache = PurgeableCache<Int, Int>("lowered", limit: .bytes(100), shardCount: 8, cost: { _, _ in 10 })
             await withTaskGroup(of: Void.self) { group in
@@ -157,7 +158,7 @@ import Testing
         }
     }
 
-    @Test func `of limits set at once the last one holds, and is reported`() async {
+    @Test func `when two threads set limits at once, the later limit holds and is reported`() async {
         for round in 0..<400 {
             let cache = PurgeableCache<Int, Int>("set twice", limit: .bytes(500), shardCount: 8, cost: { _, _ in 10 })
             for key in 0..<50 { cache.insert(key, forKey: key) }
@@ -185,7 +186,8 @@ import Testing
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in
             notified.add(1)
-            // The last entry that the lower limit lets go of: what comes now is above that limit, and within the one in force.
+            // The 40th is the last entry that the lower limit evicts. The entries that follow exceed the lower limit,
+            // and fit the limit in force.
             guard notified.value == 40 else { return }
             cache.limit = 500
             for key in 100..<130 { cache.insert(key, forKey: key) }
@@ -201,7 +203,7 @@ import Testing
         let released = Counter()
         #expect(Thread.start("release") { released.add(Int(cache.release(500))) })
         await until { released.value > 0 }
-        // The rest went for the limit.
+        // The lowered limit evicted the rest.
         #expect(cache.limit == 20 && cache.count == 0)
     }
 }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// Objects are looked up without a lock where nobody has written for a while.
+/// Look-ups of objects without a lock, in shards without a recent write.
 @Suite(.needsLinux) struct CacheVisitTests {
     final class Object: Sendable {
         let number: Int
@@ -95,7 +95,7 @@ import Testing
         #expect(alive.value == 0)
     }
 
-    /// Its `==` asks a cache, too.
+    /// A key whose `==` looks up another cache.
     struct Asking: Hashable, Sendable {
         let number: Int
         let other: PurgeableCache<String, Object>
@@ -111,7 +111,7 @@ import Testing
         #expect(openShards(cache) == 1 && openShards(other) == 1)
     }
 
-    /// Its `==` writes into the cache that asks it, which it is told not to.
+    /// A key whose `==` writes to the cache that called `==`, which the documentation forbids.
     final class Meddling: Hashable, Sendable {
         let target = Mutex<PurgeableCache<Meddling, Object>?>(nil)
 
@@ -160,7 +160,7 @@ import Testing
                 "crowded", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, opensAfter: 4, time: .running, cost: { _, _ in 1 })
             cache.insert(Object(1), forKey: 1)
             let crew = Crew(), gate = Mutex(()), threads = 1100
-            // Nobody leaves its reader slot before all have come.
+            // No thread leaves its reader slot before all threads have arrived.
             let all = gate.withLock { _ in
                 let all = crew.start(threads) { _ in
                     for _ in 0..<10 where cache.value(forKey: 1) == nil { exit(1) }
@@ -176,9 +176,9 @@ import Testing
         }
     }
 
-    /// A key that tells how often it was compared.
+    /// A key that counts its comparisons.
     private struct ComparedKey: Hashable {
-        // Relaxed: read once all who compare have ended.
+        // Relaxed: read once all threads that compare have ended.
         static let comparisons = Atomic<Int>(0)
         var number: Int
 
@@ -194,7 +194,7 @@ import Testing
             let cache = PurgeableCache<ComparedKey, Int>("crowded", shardCount: 1, cost: { _, _ in 1 }), key = ComparedKey(number: 1)
             cache.insert(7, forKey: key)
             let crew = Crew(), gate = Mutex(()), threads = 1100, before = ComparedKey.comparisons.load(ordering: .relaxed)
-            // Nobody leaves its reader slot before all have come.
+            // No thread leaves its reader slot before all threads have arrived.
             let all = gate.withLock { _ in
                 let all = crew.start(threads) { _ in
                     for _ in 0..<10 where cache.value(forKey: key) != 7 { exit(1) }
@@ -231,7 +231,8 @@ import Testing
                 return fork()
             }
             if child == 0 {
-                // Swift's runtime may hang in a child that was forked while another thread was within it: then it is a failure, and no wait without end.
+                // Swift's runtime may hang in a child that was forked while another thread was inside the runtime. The
+                // alarm makes such a hang a failure instead of an endless wait.
                 alarm(60)
                 cache.insert(Object(2), forKey: 2)
                 for _ in 0..<5 where cache.value(forKey: 2)?.number != 2 { _exit(10) }
@@ -245,10 +246,11 @@ import Testing
         }
     }
 
-    @Test func `objects are found, or gone for good, while threads come, look, write and end`() async {
+    @Test func `objects are found, or absent for good, while threads start, look up, write and end`() async {
         for seed in seeds(0..<4) {
             let cache = cache((Int, Object).self, opensAfter: 3, limit: 100, shardCount: 4), alive = Counter(), wrong = Counter(), hits = Counter()
-            // More threads than stripes, one after the other: reader slots are left and taken over.
+            // More threads than stripes run one after the other, so that threads take over the reader slots of ended
+            // threads.
             for _ in 0..<8 {
                 let crew = Crew()
                 _ = crew.start(4) { thread in
@@ -269,15 +271,15 @@ import Testing
             }
             #expect(wrong.value == 0 && hits.value > 0, "seed \(seed)")
             #expect(cache.statistics.hits == hits.value, "seed \(seed)")
-            #expect(alive.value == cache.count, "what is not in the cache is dead, seed \(seed)")
+            #expect(alive.value == cache.count, "an object outside the cache is deallocated, seed \(seed)")
         }
     }
 
-    /// Threads of a test, and who waits for them.
+    /// Threads of a test, and a wait for their end.
     final class Crew: Sendable {
         private let here = Atomic(0), running = Atomic(0), wake = Parker()
 
-        /// - Returns: how many could be started.
+        /// - Returns: the number of started threads.
         func start(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) -> Int {
             (0..<count).count { number in
                 running.wrappingAdd(1, ordering: .sequentiallyConsistent)

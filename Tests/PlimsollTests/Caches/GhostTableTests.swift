@@ -13,7 +13,8 @@ import Testing
         #expect(late == (true, true, false), "once")
     }
 
-    /// As many as there are entries, times 0.9; which of them is not sharp, as a bucket's part of what comes in varies.
+    /// The table remembers 0.9 times the number of entries. The boundary is not sharp, because the share of evictions
+    /// that falls into a bucket varies.
     @Test(arguments: [10, 100, 1000, 30_000, 36_000, 40_000, 200_000])
     func `recent evictions are remembered, and old ones are not`(entries: Int) {
         var ghosts = GhostTable(), random = SeededGenerator(seed: UInt64(entries))
@@ -21,7 +22,7 @@ import Testing
         let window = max(1, entries * 9 / 10)
         let hashes = (0..<window * 5).map { _ in UInt32.random(in: 1 ... .max, using: &random) }
         for hash in hashes where !ghosts.insert(hash) { Issue.record("no room") }
-        // By age: half the window, the window, twice that, and more.
+        // Hits by age: up to half the window, the window, twice the window, and more.
         var kept = (0, 0, 0, 0)
         for (age, hash) in hashes.reversed().enumerated() where ghosts.remove(hash) {
             if age < window / 2 { kept.0 += 1 } else if age < window { kept.1 += 1 } else if age < window * 2 { kept.2 += 1 } else { kept.3 += 1 }
@@ -30,13 +31,13 @@ import Testing
         #expect(Double(all) > Double(window) * 0.95 && Double(all) < Double(window) * 1.15, "\(all) for \(window)")
         #expect(Double(kept.0 + kept.1) > Double(window) * 0.8, "\(kept) of \(window)")
         #expect(Double(kept.0) > Double(window / 2) * 0.97, "\(kept) of \(window)")
-        // Such as share bucket and mark with a newer one among them.
+        // Old ghosts that share bucket and mark with a newer ghost are found too.
         #expect(kept.3 <= 2 + window / 50, "\(kept) of \(window)")
     }
 
     @Test func `a ghost removed from the middle leaves the others in order`() {
         var ghosts = GhostTable()
-        // One bucket, of which nine count.
+        // One bucket, whose nine newest ghosts count.
         ghosts.reserve(10)
         let hashes = (1...UInt32(9)).map { $0 &* 0x9E37_79B9 }
         for hash in hashes { _ = ghosts.insert(hash) }

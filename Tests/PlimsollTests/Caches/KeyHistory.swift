@@ -1,19 +1,22 @@
 /// Operations of several threads on one key of a cache at about the same time, with their answers.
 ///
-/// A history is linearizable if the operations have an order that agrees with all answers, in which each operation takes effect at one instant
-/// between its begin and its end (Herlihy and Wing, TOPLAS 1990). The order is looked for by depth-first search with memory (Wing and Gong, JPDC
-/// 1993; Lowe, "Testing for linearizability", 2017). Keys are independent, so each key has a history of its own.
+/// A history is linearizable if the operations have an order that agrees with all answers, in which each operation
+/// takes effect at one instant between its begin and its end (Herlihy and Wing, TOPLAS 1990). A depth-first search with
+/// memory finds the order (Wing and Gong, JPDC 1993; Lowe, "Testing for linearizability", 2017). Keys are independent,
+/// so each key has a separate history.
 ///
-/// The model is a map that may forget. A miss is always allowed, and afterwards the value is gone: no later operation may find it again.
+/// The model is a map that may forget. A miss is always allowed. After a miss the value is gone: no later operation may
+/// find that value again.
 struct KeyHistory {
     enum Call: Hashable {
         /// Stores a value that no other operation stores.
         case insert(Int)
         case read
         case remove
-        /// Every value that is there before the call is gone afterwards.
+        /// Removes every value that is present before the call.
         case purge
-        /// Returns the value that is there, or loads one that no other operation stores. Loads of one key at the same time share a value.
+        /// Returns the present value, or loads a value that no other operation stores. Loads of one key at the same
+        /// time share a value.
         case load(Int)
     }
 
@@ -21,17 +24,17 @@ struct KeyHistory {
         var call: Call
         /// The value found, removed or loaded; `nil` for none.
         var answer: Int?
-        /// Instants: begins and ends that are equal count as overlapping.
+        /// The instants of begin and end. Equal instants count as overlapping.
         var begin, end: Int64
-        /// The instant at which this operation itself began to load; `nil` if it did not.
+        /// The instant at which this operation itself began to load; `nil` for none.
         var loadBegin: Int64?
     }
 
-    /// At most 64.
+    /// The operations, at most 64.
     let operations: [Operation]
 
-    /// Returns true if no operation that began after a removal or a purge was answered with a value whose load began before. Such a value may have
-    /// been read before whatever made the removal necessary.
+    /// True if no operation that began after a removal or a purge was answered with a value whose load began before.
+    /// Such a load may have read the source before the change that made the removal necessary.
     var isFresh: Bool {
         operations.allSatisfy { operation in
             guard let answer = operation.answer, let begin = operations.first(where: { $0.call == .load(answer) })?.loadBegin else { return true }
@@ -47,7 +50,7 @@ struct KeyHistory {
         var value: Int?
     }
 
-    /// Returns true if some order of the operations explains all answers.
+    /// True if some order of the operations explains all answers.
     var isLinearizable: Bool {
         var visited = Set<Place>()
         return isExplained(from: Place(done: 0, value: nil), &visited)
@@ -68,7 +71,7 @@ struct KeyHistory {
         return false
     }
 
-    /// The values that may be stored after an operation; none if its answer is impossible here.
+    /// Returns the values that may be stored after an operation; none if the answer is impossible in this place.
     private func values(after index: Int, from value: Int?) -> [Int?] {
         let operation = operations[index]
         switch operation.call {
@@ -83,7 +86,8 @@ struct KeyHistory {
         case .load:
             guard let answer = operation.answer else { return [] }
             if answer == value { return [value] }
-            // Loaded by this operation, or by one at the same time. The value need not stay: what is inserted, removed or purged meanwhile wins.
+            // This operation has loaded the value, or another one at the same time. The value need not stay: a
+            // concurrent insert, removal or purge wins.
             let isLoaded = operations.contains {
                 $0.call == .load(answer) && $0.begin <= operation.end && operation.begin <= $0.end
             }

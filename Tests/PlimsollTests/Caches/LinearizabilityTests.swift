@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// Histories of both caches, checked against a map that may forget: a cache may miss, and never lies.
+/// Histories of both caches, checked against a map that may forget: a cache may miss, but never returns a wrong value.
 @Suite struct LinearizabilityTests {
     // MARK: The checker
 
@@ -17,7 +17,7 @@ import Testing
         #expect(isLinearizable((.insert(1), nil, 0...9), (.read, 1, 1...2), (.insert(2), nil, 3...4), (.read, 2, 5...6)))
         #expect(isLinearizable((.insert(1), nil, 0...9), (.insert(2), nil, 0...9), (.read, 2, 10...11), (.read, 2, 12...13)))
         #expect(isLinearizable((.insert(1), nil, 0...1), (.read, nil, 2...3), (.insert(2), nil, 4...5), (.remove, 2, 6...7)))
-        // Two loads at the same time share a value, and a value that was overtaken is handed out all the same.
+        // Two loads at the same time share a value. The callers get the value even if a newer one is stored.
         #expect(isLinearizable((.load(1), 2, 0...5), (.load(2), 2, 1...6), (.read, 2, 7...8)))
         #expect(isLinearizable((.load(1), 1, 0...5), (.insert(2), nil, 1...2), (.read, 2, 6...7)))
         #expect(isLinearizable((.load(1), 1, 0...5), (.purge, nil, 1...2), (.read, 1, 6...7)))
@@ -31,8 +31,8 @@ import Testing
         #expect(!isLinearizable((.insert(1), nil, 0...1), (.remove, 1, 2...3), (.remove, 1, 4...5)), "a value that was removed twice")
         #expect(!isLinearizable((.insert(1), nil, 0...1), (.read, nil, 2...3), (.read, 1, 4...5)), "a value that comes back")
         #expect(!isLinearizable((.insert(1), nil, 0...1), (.load(2), 3, 2...3)), "a value that nothing loaded")
-        #expect(!isLinearizable((.load(1), 1, 0...1), (.load(2), 1, 4...5), (.load(3), 2, 6...7)), "a value that was handed out by nobody")
-        // Each alone is possible, both are not: the order of the inserts is seen in two ways.
+        #expect(!isLinearizable((.load(1), 1, 0...1), (.load(2), 1, 4...5), (.load(3), 2, 6...7)), "a value that no operation has loaded")
+        // Each pair of reads is possible alone, but not both: the two pairs see the inserts in different orders.
         #expect(
             !isLinearizable(
                 (.insert(1), nil, 0...9), (.insert(2), nil, 0...9), (.read, 1, 10...11), (.read, 2, 12...13), (.read, 1, 14...15)))
@@ -50,10 +50,10 @@ import Testing
 
     // MARK: Histories
 
-    /// Calls of a cache from several threads, recorded.
+    /// A recording of calls of a cache from several threads.
     ///
-    /// Each thread takes the next operation of a list, so that neighbours in the list run at the same time without a barrier. A history has
-    /// three keys of its own.
+    /// Each thread takes the next operation of a list, so that neighbours in the list run at the same time without a
+    /// barrier. A history has three keys of its own.
     private final class Recording: Sendable {
         static let keys = 3, operationsOfHistory = 12
         let histories: Int, seed: UInt64
@@ -62,9 +62,10 @@ import Testing
 
         init(histories: Int, seed: UInt64) { (self.histories, self.seed) = (histories, seed) }
 
-        /// Runs operations until none is left; on each of the threads.
+        /// Runs operations until none is left. Each thread calls this method.
         ///
-        /// - Parameter perform: performs the call on the key and returns its answer. Calls the closure where it begins to load.
+        /// - Parameter perform: performs the call on the key and returns the answer. Calls the closure `loads` where a
+        ///   load begins.
         func work(_ perform: (KeyHistory.Call, _ key: Int, _ loads: () -> Void) -> Int?) {
             var own: [(key: Int, operation: KeyHistory.Operation)] = []
             func now() -> Int64 {
@@ -147,18 +148,19 @@ import Testing
         }
     }
 
-    /// The tag of a history's entries, which some other histories have as well: a purge more is a miss more.
+    /// Returns the tag of a history's entries. Some other histories have the same tag: one more purge only means one
+    /// more miss.
     private static func tags(_ key: Int) -> [String] { ["tag \(key / Recording.keys % 8)"] }
 
     @Test(arguments: [2, 3, 4]) func `a heap cache's histories are linearizable`(threads: Int) async {
-        // Small, so that entries are evicted at once and slots are used again.
+        // The limit is small, so that entries are soon evicted and slots are used again.
         let cache = PurgeableCache<Int, Int>("histories", limit: .bytes(64), shardCount: 4) { _, _ in 1 }
         await check("heap", threads: threads) { call, key, loads in
             switch call {
             case .insert(let value):
                 cache.insert(value, forKey: key, tags: Self.tags(key))
                 return nil
-            // Both ways to read.
+            // Both forms of a read.
             case .read: return key % 2 == 0 ? cache.value(forKey: key) : cache.withValue(forKey: key) { $0 }
             case .remove: return cache.removeValue(forKey: key)
             case .purge:

@@ -4,12 +4,12 @@ import Testing
 
 @testable import Plimsoll
 
-/// Where loads wait until a test lets them go on, and how a test sees that others have lined up behind them.
+/// A gate that holds loads until a test opens the gate. The test can see the callers that wait for a load.
 final class HeldLoad: Sendable {
     private let doors = Mutex<(isOpen: Bool, waiting: [AsyncStream<Never>.Continuation])>((false, []))
     let begun = Counter()
 
-    /// Waits, in a load, until the test opens or the task is cancelled.
+    /// Waits in a load until the test opens the gate or the task is cancelled.
     func wait() async {
         // A stream for each caller, because the cancellation of one reader ends a stream for all readers.
         let (stream, door) = AsyncStream.makeStream(of: Never.self)
@@ -26,11 +26,11 @@ final class HeldLoad: Sendable {
         for door in waiting { door.finish() }
     }
 
-    /// Waits in a test until a load has come here.
+    /// Waits in a test until a load has arrived.
     func isReached() async { await until { begun.value != 0 } }
 }
 
-/// What a thread of its own makes of a body that blocks.
+/// Runs a blocking body on a separate thread, and returns a task with the result.
 func onThread<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) -> Task<Result, any Error> {
     Task {
         try await withCheckedThrowingContinuation { done in
@@ -40,6 +40,6 @@ func onThread<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result)
 }
 
 extension PurgeableCache {
-    /// Waits until so many wait for the load of `key`.
+    /// Waits until `count` callers wait for the load of `key`.
     func hasLine(_ count: Int, for key: Key) async { await until { loads.lineLength(of: key) ?? 0 >= count } }
 }

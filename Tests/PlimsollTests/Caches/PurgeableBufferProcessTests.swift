@@ -5,9 +5,9 @@ import Testing
 
 @testable import Plimsoll
 
-/// What a buffer does to a whole process, or a process to its buffers: each in a process of its own.
+/// Effects of a buffer on a whole process, and of a process on its buffers. Each test runs in a separate process.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct PurgeableBufferProcessTests {
-    /// The address of a byte that nobody has access to any more.
+    /// Returns the address of a byte after the end of all accesses.
     private static func stray(in buffer: PurgeableBuffer) -> UnsafeMutablePointer<UInt8>? {
         guard PurgeableBufferTests.fill(buffer) else { return nil }
         return buffer.withAccess { bytes in bytes.withUnsafeMutableBytes { $0.baseAddress! + 5000 } }?.assumingMemoryBound(to: UInt8.self)
@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func `a stray access to any other buffer reads the present bytes`() async {
+    @Test func `a stray access to an unguarded buffer reads the present bytes`() async {
         await #expect(processExitsWith: .success) {
             let buffer = PurgeableBuffer(byteCount: 10_000, isGuarded: false)
             guard let stray = Self.stray(in: buffer), stray.pointee == 0x71 else { exit(2) }
@@ -39,7 +39,7 @@ import Testing
         await #expect(processExitsWith: .success) {
             let buffer = PurgeableBuffer(byteCount: 200_000, isGuarded: false)
             guard let stray = Self.stray(in: buffer) else { exit(2) }
-            // That of the second page lies one cache line inside.
+            // The mark of the second page is one cache line inside the page.
             (stray - 5000 + Int(getpagesize()) + 64).pointee = 1
             exit(buffer.beginAccess() ? 3 : 0)
         }
@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    /// Whether a child may lock all it has; the limit is that of this process.
+    /// True if a child may lock all its memory. A child has the limit of this process.
     static let canLock: Bool = {
         var limit = rlimit()
         getrlimit(__rlimit_resource_t(__RLIMIT_MEMLOCK.rawValue), &limit)
@@ -83,7 +83,7 @@ import Testing
 
     @Test func `a buffer is discarded from the start in a process that gets no more memory`() async {
         await #expect(processExitsWith: .success) {
-            // RLIMIT_AS: less than what is mapped already.
+            // RLIMIT_AS: less than the bytes that are already mapped.
             var limit = rlimit(rlim_cur: 1 << 20, rlim_max: 1 << 20)
             guard setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit) == 0 else { exit(2) }
             let buffer = PurgeableBuffer(byteCount: 1 << 20)
@@ -91,18 +91,19 @@ import Testing
         }
     }
 
-    @Test func `a forked child has none of the contents, and hangs on nothing`() async {
+    @Test func `a forked child has none of the contents, and no call hangs`() async {
         await #expect(processExitsWith: .success) {
             let offered = PurgeableBuffer(byteCount: 100_000), accessed = PurgeableBuffer(byteCount: 100_000)
             let untouched = PurgeableBuffer(byteCount: 100_000), busy = PurgeableBuffer(byteCount: 100_000)
             guard PurgeableBufferTests.fill(offered), PurgeableBufferTests.fill(accessed), accessed.beginAccess() else { exit(2) }
-            // Swift hides fork; a child that only looks at memory is what it is for.
+            // Swift hides `fork`. A child that only uses memory is a valid use of `fork`.
             typealias Fork = @convention(c) () -> pid_t
             guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
-            // As if another thread had been within the lock.
+            // The state during the fork is as if another thread held the lock.
             let child = busy.state.withLock { _ in fork() }
             if child == 0 {
-                // Swift's runtime may hang in a child that was forked while another thread was within it: then it is a failure, and no wait without end.
+                // Swift's runtime may hang in a child that was forked while another thread was inside the runtime. The
+                // alarm makes such a hang a failure instead of an endless wait.
                 alarm(60)
                 for (status, buffer) in [(Int32(10), offered), (11, accessed), (12, untouched), (13, busy)] {
                     guard !buffer.beginAccess(), buffer.isDiscarded, buffer.heldBytes == .zero, buffer.release(.max) == .zero else { _exit(status) }
@@ -115,7 +116,7 @@ import Testing
             }
             var status: Int32 = 0
             guard waitpid(child, &status, 0) == child, status == 0 else { exit(4) }
-            // The parent's are as they were.
+            // The buffers of the parent are unchanged.
             accessed.endAccess()
             exit(PurgeableBufferTests.wrong(offered) == 0 && PurgeableBufferTests.wrong(accessed) == 0 ? 0 : 5)
         }

@@ -6,9 +6,10 @@ import Testing
 
 @testable import Plimsoll
 
-/// Drops are real ones here: the kernel takes what was offered when told to reclaim it.
+/// Buffers with real drops: the tests make the kernel reclaim the offered pages.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct PurgeableBufferTests {
-    /// Fills every word with its index and `salt`, the first of each page included; what is left over at the end, with ones.
+    /// Fills every word with its index and `salt`, including the first word of each page. Fills the bytes after the
+    /// last whole word with ones.
     static func fill(_ buffer: PurgeableBuffer, salt: UInt64 = 0) -> Bool {
         let written: Void? = buffer.withAccess { bytes in
             bytes.withUnsafeMutableBytes { bytes in
@@ -19,7 +20,7 @@ import Testing
         return written != nil
     }
 
-    /// Bytes that are not what `fill` wrote; `nil` if the contents are gone.
+    /// Returns the number of bytes that differ from those of `fill`; `nil` if the contents are gone.
     static func wrong(_ buffer: PurgeableBuffer, salt: UInt64 = 0) -> Int? {
         buffer.withAccess { bytes in
             bytes.withUnsafeBytes { bytes in
@@ -41,10 +42,11 @@ import Testing
     }
 
     @Test(arguments: [false, true], [false, true])
-    func `one taken page makes the whole buffer gone, at once and for good`(isGuarded: Bool, usesHugePages: Bool) {
+    func `a reclaimed page discards the whole buffer, at once and for good`(isGuarded: Bool, usesHugePages: Bool) {
         let buffer = PurgeableBuffer(byteCount: 4 << 20, usesHugePages: usesHugePages, isGuarded: isGuarded)
         #expect(Self.fill(buffer))
-        // Some may just now stand in another processor's list of pages to be sorted in, and escape (mm/swap.c).
+        // Some pages may be in another processor's batch of pages for the LRU lists, and escape the reclaim
+        // (mm/swap.c).
         let whole = buffer.residentPages
         for page in 700..<800 where buffer.residentPages == whole { buffer.reclaim(pages: page..<page + 1) }
         #expect(!buffer.beginAccess() && buffer.isDiscarded && !buffer.isVolatile && buffer.heldBytes == .zero)
@@ -54,7 +56,19 @@ import Testing
         #expect(buffer.noticeDrops() == .zero && buffer.release(.max) == .zero)
     }
 
-    @Test func `an accessed buffer is not taken`() {
+    @Test func `a reclaim of a range takes the pages of that range`() throws {
+        let buffer = PurgeableBuffer(byteCount: 4 << 20, usesHugePages: false, isGuarded: false)
+        #expect(Self.fill(buffer))
+        let whole = buffer.residentPages
+        try #require(whole > 0)
+        buffer.reclaim(pages: 0..<whole / 2)
+        buffer.reclaim(pages: whole / 2..<whole)
+        // A few pages may be in another processor's batch of pages for the LRU lists, and escape the reclaim
+        // (mm/swap.c).
+        #expect(buffer.residentPages < whole / 2)
+    }
+
+    @Test func `an accessed buffer is not reclaimed`() {
         let buffer = PurgeableBuffer(byteCount: 1 << 20, isGuarded: false)
         #expect(Self.fill(buffer) && buffer.beginAccess())
         buffer.reclaim()
@@ -64,7 +78,7 @@ import Testing
         #expect(Self.wrong(buffer) == nil)
     }
 
-    @Test func `a buffer never accessed is not taken and not released`() {
+    @Test func `a buffer never accessed is neither reclaimed nor released`() {
         let buffer = PurgeableBuffer(byteCount: 1 << 20)
         buffer.reclaim()
         #expect(buffer.heldBytes == .zero && buffer.release(.max) == .zero && !buffer.isVolatile && buffer.noticeDrops() == .zero)
@@ -104,7 +118,7 @@ import Testing
         buffer.discard()
     }
 
-    @Test func `a buffer of no bytes is a buffer`() {
+    @Test func `a buffer of zero bytes works like any other`() {
         let buffer = PurgeableBuffer("empty", byteCount: .zero, rebuildCost: .trivial)
         #expect(buffer.withAccess { $0.byteCount } == 0 && buffer.withAccess { $0.byteCount } == 0)
         #expect(buffer.name == "empty" && buffer.rebuildCost == .trivial && buffer.heldBytes == .zero && !buffer.isVolatile)
@@ -135,12 +149,13 @@ import Testing
         buffer.attach(volatile: meter)
         #expect(Self.fill(buffer) && buffer.noticeDrops() == .zero && Self.wrong(buffer) == 0)
         buffer.reclaim()
-        // A few pages may just now stand in another processor's list of pages to be sorted in, and escape (mm/swap.c).
+        // A few pages may be in another processor's batch of pages for the LRU lists, and escape the reclaim
+        // (mm/swap.c).
         #expect(buffer.noticeDrops() >= 800 << 10 && buffer.isDiscarded && meter.heldBytes == .zero)
         #expect(buffer.noticeDrops() == .zero && Self.wrong(buffer) == nil)
     }
 
-    @Test func `under many threads with one that reclaims a buffer is whole or gone, never wrong`() async {
+    @Test func `while many threads use buffers and one reclaims, a buffer is whole or gone, never wrong`() async {
         let seed = newSeed()
         print("seed \(seed)")
         let buffers = Buffers((0..<8).map { _ in PurgeableBuffer(byteCount: 40_000) })
@@ -168,7 +183,7 @@ import Testing
             return await group.reduce((wrong: 0, gone: 0)) { ($0.wrong + $1.wrong, $0.gone + $1.gone) }
         }
         #expect(outcome.wrong == 0, "seed \(seed)")
-        #expect(outcome.gone > 0, "seed \(seed): nothing was ever taken")
+        #expect(outcome.gone > 0, "seed \(seed): nothing was ever reclaimed")
     }
 }
 
@@ -180,7 +195,7 @@ private final class Buffers: Sendable {
     subscript(index: Int) -> PurgeableBuffer {
         get { all.withLock { $0[index] } }
         set {
-            // What it replaces dies outside the lock.
+            // The replaced buffer is deallocated outside the lock.
             let before = all.withLock { all in
                 defer { all[index] = newValue }
                 return all[index]
@@ -191,7 +206,7 @@ private final class Buffers: Sendable {
 }
 
 extension PurgeableBuffer {
-    /// Pages of the data that are in memory, as the kernel counts them (/proc/self/pagemap, bit 63).
+    /// The number of resident pages of the data, as the kernel counts them (/proc/self/pagemap, bit 63).
     var residentPages: Int {
         guard let pages else { return 0 }
         let page = Int(getpagesize()), count = (byteCount + page - 1) / page

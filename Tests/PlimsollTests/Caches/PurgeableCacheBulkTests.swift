@@ -5,13 +5,13 @@ import Testing
 
 @testable import Plimsoll
 
-/// Many keys at once.
+/// Calls for many keys at once.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableCacheBulkTests {
     struct Broken: Error {}
 
     private func cache() -> PurgeableCache<Int, String> { PurgeableCache("bulk", shardCount: 4, cost: { _, value in value.utf8.count }) }
 
-    @Test func `present values come back, each key counted once`() {
+    @Test func `present values are returned, and each key is counted once`() {
         let cache = cache()
         cache.insert("a", forKey: 1)
         cache.insert("b", forKey: 2)
@@ -61,7 +61,7 @@ import Testing
             }
         }
         let thread = onThread { try cache.valueBlocking(forKey: 3) { "never" } }
-        // Not brought by the bulk load, so that who wants it alone has to make it.
+        // The bulk load gives no value for key 4, so that a caller of that key alone has to load.
         let alone = Task { try await cache.value(forKey: 4) { "four" } }
         await cache.hasLine(1, for: 3)
         await cache.hasLine(2, for: 4)
@@ -76,7 +76,7 @@ import Testing
         #expect(asked.all.map { $0.sorted() } == [[2, 3, 4], [5]])
     }
 
-    @Test func `an error fails all waiting callers, and other keys' lines go on`() async throws {
+    @Test func `an error fails all waiting callers, and loads of other keys go on`() async throws {
         let cache = cache(), held = HeldLoad(), other = HeldLoad()
         let single = Task {
             try await cache.value(forKey: 9) {
@@ -98,7 +98,7 @@ import Testing
         held.open()
         await #expect(throws: Broken.self) { try await bulk.value }
         await #expect(throws: Broken.self) { try await waiting.value }
-        // The bulk load is still in the line of 9, where it wants nothing any more.
+        // The bulk load still waits in the line of key 9, although its load has failed.
         let next = onThread { try cache.valueBlocking(forKey: 9) { "nine" } }
         await cache.hasLine(2, for: 9)
         single.cancel()
@@ -127,7 +127,7 @@ import Testing
         #expect(try await one.value == "one")
         #expect(try await two.value == "two")
         let values = try await both.value
-        // Passed over if it stood first, it asked again: while the other loaded, or once it had.
+        // A bulk load that is passed over asks again: during the other caller's load, or after that load.
         #expect(values == [1: "one", 2: "two"])
     }
 

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// Entries whose time passes, and the wheel that finds them.
+/// Entries that expire, and the timing wheel that finds them.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableCacheExpiryTests {
     private let clock = ManualClock()
 
@@ -38,7 +38,7 @@ import Testing
         #expect(cache.value(forKey: 1) == "x", "an insert begins its time anew")
     }
 
-    @Test func `a value in use does not idle`() {
+    @Test func `a value in use does not expire as idle`() {
         let cache = cache(idle: .seconds(10))
         for key in 1...3 { cache.insert("v", forKey: key) }
         for _ in 0..<20 {
@@ -80,7 +80,7 @@ import Testing
         #expect(cache.value(forKey: 2) == "for ever", "replaced by one that has no end")
     }
 
-    @Test func `a reader of trivial values sees no expired one`() {
+    @Test func `a reader of trivial values sees no expired value`() {
         let cache = PurgeableCache<Int, Int>(
             "trivial", lifetime: CacheLifetime(.seconds(1), nil, nil), shardCount: 4, time: clock.timekeeper, cost: { _, _ in 1 })
         for key in 0..<3000 { cache.insert(key, forKey: key) }
@@ -126,7 +126,7 @@ import Testing
                 inserts += 1
             }
             #expect(cache.statistics.expired == 4000, "\(gap)")
-            // Each takes out up to sixteen, or moves as many on.
+            // Each insert removes up to sixteen expired entries, or moves as many on.
             #expect(inserts < 10_000, "\(gap): \(inserts)")
         }
     }
@@ -141,7 +141,7 @@ import Testing
 
     // MARK: Against a plain model
 
-    @Test func `an entry is there exactly as long as the set times, under random calls`() {
+    @Test func `an entry is present exactly as long as the set times, under random calls`() {
         struct Entry {
             var value: String
             var expires: Duration
@@ -170,7 +170,8 @@ import Testing
                     if old == nil { model[key] = nil }
                 case 8:
                     let removed = cache.removeValue(forKey: key)
-                    // What has expired may still be there to be removed; what has not, must.
+                    // An expired entry may still be present for the removal. An entry that has not expired must be
+                    // present.
                     #expect(removed == nil ? old == nil : removed == model[key]?.value, "seed \(seed), step \(step)")
                     if removed != nil { removals[.removed, default: 0] += 1 }
                     model[key] = nil
@@ -189,7 +190,7 @@ import Testing
         }
     }
 
-    /// The wheel and the times it is about, without a cache around.
+    /// The wheel and its deadlines, without a cache.
     private struct Wheel {
         var wheel = ExpiryWheel()
         var times = SlotColumn<SlotTimes>(usual: SlotTimes())
@@ -217,17 +218,17 @@ import Testing
             model.remove(slot)
         }
 
-        /// Puts the deadline off as a use does: the wheel isn't told.
+        /// Puts the deadline off like a use: the wheel is not notified.
         mutating func putOff(_ slot: UInt32, _ deadline: Int64) {
             var own = times[slot]
             own.expires = deadline
             times.set(slot, own)
         }
 
-        /// Takes out all that is found due.
+        /// Removes and returns all slots that are due.
         mutating func takeDue(at now: Int64) -> [UInt32] {
             var due: [UInt32] = [], calls = 0
-            // A call does a bounded amount of work, so that it may take some before it has come to now.
+            // A call does a bounded amount of work, so that several calls may be needed to reach `now`.
             while calls < 5000 {
                 calls += 1
                 guard let slot = wheel.due(at: now, &times) else { continue }
@@ -247,7 +248,7 @@ import Testing
             wheel.set(1, (start + ticks) * tick)
             #expect(wheel.wheel.due(at: (start + ticks) * tick - 1, &wheel.times) == nil)
             #expect(wheel.wheel.due(at: (start + ticks + 1) * tick, &wheel.times) == 1, "from \(start)")
-            // Once more, from where the wheel is now.
+            // Repeats the test from the wheel's present position.
             wheel.set(2, (start + 2 * ticks) * tick)
             wheel.remove(1)
             #expect(wheel.wheel.due(at: (start + 3 * ticks + 2) * tick, &wheel.times) == 2, "from \(start)")
@@ -262,7 +263,7 @@ import Testing
             var random = SeededGenerator(seed: seed)
             var now = Int64.random(in: 0...(1 << 50), using: &random)
             var wheel = Wheel(300, at: now)
-            // Reaches of all four rings, and beyond the last.
+            // Waits in the reach of each of the four rings, and beyond the last ring.
             let reaches: [Int64] = [tick, tick * 60, tick * 4000, tick * 250_000, tick * 16_000_000, tick * 100_000_000]
             for step in 0..<60 {
                 for _ in 0..<10 {

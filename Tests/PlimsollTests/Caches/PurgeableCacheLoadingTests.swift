@@ -31,7 +31,7 @@ import Testing
 
     @Test func `a caller in a task gets the suspending form, with any closure`() async throws {
         let cache = cache()
-        // The form that blocks would warn of an await of nothing, and warnings are errors.
+        // With the blocking form the compiler would warn of a needless `await`, and warnings are errors.
         let simple = try await cache.value(forKey: 1) { "v" }
         let waiting = try await cache.value(forKey: 2, tags: ["t"]) {
             await giveWay()
@@ -165,7 +165,7 @@ import Testing
     @Test func `a load that blocks in a cancelled task is handed over as well`() async throws {
         let cache = cache(), begun = Counter(), blockade = Blockade()
         let leader = Task { () throws -> String in
-            // Synchronous, though within a task.
+            // A synchronous call within a task.
             try now(cache, 1) {
                 begun.add(1)
                 blockade.wait()
@@ -173,8 +173,8 @@ import Testing
                 return "never"
             }
         }
-        // The leader holds a thread of the pool, and other tests may hold the rest: nothing here waits for the pool until
-        // the leader goes on.
+        // The leader holds a thread of the pool, and other tests may hold the rest: nothing here waits for the pool
+        // until the leader goes on.
         let answers = Log<String>()
         #expect(
             Thread.start("next") {
@@ -215,7 +215,7 @@ import Testing
             try await cache.value(forKey: 1) { try await cache.value(forKey: 1) { "never" } }
         }
         #expect(throws: RecursiveLoadError.self) { try now(cache, 1) { try now(cache, 1) { "never" } } }
-        // Through another key, a child task, and the forms for threads and for many.
+        // The same request through another key, a child task, and the forms for threads and for many keys.
         await #expect(throws: RecursiveLoadError.self) {
             try await cache.value(forKey: 1) {
                 try await cache.value(forKey: 2) {
@@ -229,7 +229,7 @@ import Testing
             try await cache.value(forKey: 1) { try await cache.values(forKeys: [2, 1]) { _ in [:] }[1] ?? "never" }
         }
         #expect(cache.count == 0 && cache.loads.lineLength(of: 1) == nil && cache.loads.lineLength(of: 2) == nil)
-        // Whoever can go on without gets its value.
+        // A load that handles the error returns its own value.
         #expect(try now(cache, 1) { (try? now(cache, 1) { "never" }) ?? cache.value(forKey: 1) ?? "else" } == "else")
         let error = #expect(throws: RecursiveLoadError.self) { try now(cache, 7) { try now(cache, 7) { "never" } } }
         #expect(error?.description.contains("the key 7") == true)
@@ -272,7 +272,7 @@ import Testing
             cache.purge(tag: "t")
         }
         for number in 0..<20 {
-            // The flight's own copy of the key is the last one left where the load throws.
+            // The load's own copy of the key is the last one when the load throws.
             _ = try? cache.valueBlocking(forKey: Watched(number, onDeinit), tags: ["t"]) { () throws -> Watched in
                 if number % 2 == 0 { throw Broken() }
                 return Watched(number, onDeinit)
@@ -284,7 +284,8 @@ import Testing
 
     // MARK: Tags
 
-    /// Found by `LinearizabilityTests`, seed 1600666040: a load answered with a value that had been removed before the load began.
+    /// Covers a defect found by `LinearizabilityTests`, seed 1600666040: a load returned a value that had been removed
+    /// before the load began.
     @Test(arguments: [false, true]) func `C67 a load that began before a removal is not kept, and later callers load anew`(isAll: Bool) async throws {
         let cache = cache(), begun = Counter(), removals = Counter()
         let old = onThread {
@@ -296,7 +297,7 @@ import Testing
         }
         await until { begun.value == 1 }
         if isAll { cache.removeAll() } else { cache.removeValue(forKey: 1) }
-        // While the first load still runs.
+        // The first load is still running.
         let new = onThread { try cache.valueBlocking(forKey: 1) { "new" } }
         #expect(try await new.value == "new")
         removals.add(1)
@@ -305,7 +306,7 @@ import Testing
         #expect(cache.loads.lineLength(of: 1) == nil)
     }
 
-    @Test func `C67 a load that began before a removal leaves nothing behind, also one of many keys`() async throws {
+    @Test func `C67 a load of one or many keys that began before a removal leaves nothing behind`() async throws {
         let cache = cache()
         #expect(
             try await cache.values(forKeys: [1, 2]) { keys in
@@ -313,7 +314,7 @@ import Testing
                 return [1: "old", 2: "kept"]
             } == [1: "old", 2: "kept"])
         #expect(cache.value(forKey: 1) == nil && cache.value(forKey: 2) == "kept")
-        // A removal of what is not there counts as well: the load has not kept its value yet.
+        // A removal of another, absent key during the load, before the load has kept its value.
         #expect(try cache.valueBlocking(forKey: 3) { cache.removeValue(forKey: 4) ?? "value" } == "value")
         #expect(cache.value(forKey: 3) == "value")
     }
@@ -400,11 +401,11 @@ import Testing
     }
 }
 
-/// The line behind a load.
+/// The line of callers that wait for a load.
 @Suite(.timeLimit(.minutes(5))) struct LoadLineTests {
     private func waiters(_ count: Int) -> [LoadWaiter<Int>] { (0..<count).map { _ in LoadWaiter(mayLead: true) } }
 
-    @Test func `first come is first served, and abandoned waiters are removed once the line has doubled`() {
+    @Test func `waiters are served in the order of arrival, and abandoned ones are removed once the line has doubled`() {
         var line = LoadLine<Int>()
         let all = waiters(64)
         for waiter in all { #expect(line.append(waiter).isEmpty) }
@@ -418,7 +419,7 @@ import Testing
         #expect(line.popFirst() == nil && line.count == 0)
     }
 
-    @Test func `a line stays as long as the live waiters, with any number abandoned`() {
+    @Test func `the length of a line follows the live waiters, with any number of abandoned ones`() {
         var line = LoadLine<Int>(), gone = 0
         let patient = waiters(100)
         for waiter in patient { gone += line.append(waiter).count }

@@ -5,9 +5,9 @@ import Testing
 
 @testable import Plimsoll
 
-/// What becomes of a cache's own memory, of pins, and of everything at once.
+/// The memory of a cache itself, pinned entries, and the removal of all entries.
 @Suite struct PurgeableCacheMemoryTests {
-    /// Counts how many there are.
+    /// An object that counts the live objects of this type.
     final class Tracked: Sendable {
         let alive: Counter
         init(_ alive: Counter) {
@@ -52,7 +52,7 @@ import Testing
             #expect(cache.count == 5000 && alive.value == 5000 && meter.heldBytes == 15_000, "round \(round)")
             cache.removeAll()
             #expect(cache.count == 0 && cache.byteCount == .zero && cache.value(forKey: 7) == nil && cache.count(tag: "all") == 0)
-            // Many end on a thread of their own.
+            // A separate thread deallocates many objects.
             await until { alive.value == 0 && meter.heldBytes == .zero }
         }
         let few = PurgeableCache<Int, Tracked>("few", cost: { _, _ in 3 })
@@ -89,12 +89,76 @@ import Testing
         #expect(cache.count == 0 && cache.pinnedCount == 0)
     }
 
-    @Test func `evicting by count takes the coldest, and is counted as eviction`() {
+    @Test func `an eviction by count takes the coldest entries, and is counted as eviction`() {
         let cache = PurgeableCache<Int, Int>("counted", shardCount: 1, cost: { _, _ in 0 })
         for key in 0..<100 { cache.insert(key, forKey: key) }
         for key in 0..<50 { _ = cache.value(forKey: key) }
         #expect(cache.evict(count: 30) == 30 && cache.count == 70)
         #expect((0..<50).allSatisfy { cache.value(forKey: $0) == $0 } && cache.statistics.evictions == 30)
         #expect(cache.evict(count: 1000) == 70 && cache.evict(count: 1) == 0 && cache.evict(count: -1) == 0)
+    }
+
+    @Test func `outgrown blocks stay mapped for readers without a lock, and are freed at once where all readers lock`() {
+        let read = PurgeableCache<Int, Int>("read without a lock", shardCount: 1, cost: { _, _ in 1 })
+        let locked = PurgeableCache<Int, String>("locked", shardCount: 1, cost: { _, _ in 1 })
+        for key in 0..<20_000 {
+            read.insert(key, forKey: key)
+            locked.insert("\(key)", forKey: key)
+        }
+        #expect(read.sum { $0.retired.count } > 0 && locked.sum { $0.retired.count } == 0)
+    }
+
+    @Test func `compaction removes unused slots at the end from the list of free slots`() {
+        let cache = PurgeableCache<Int, Int>("sparse at its end", shardCount: 1, cost: { _, _ in 1 })
+        for key in 0..<8000 { cache.insert(key, forKey: key) }
+        for key in 3000..<8000 { cache.removeValue(forKey: key) }
+        #expect(cache.release(1) == 1 && cache.sum { $0.top } == 2999)
+        for key in 8000..<12_000 { cache.insert(key, forKey: key) }
+        #expect(cache.sum { $0.top } == 6999 && cache.count == 6999)
+        #expect((8000..<12_000).allSatisfy { cache.value(forKey: $0) == $0 })
+    }
+
+    /// A key that only its own code can move: the runtime knows the address of each weak reference.
+    // Unchecked: the weak reference is not set again after the key was made.
+    private struct WeakKey: Hashable, @unchecked Sendable {
+        let number: Int
+        weak var owner: Tracked?
+
+        static func == (a: WeakKey, b: WeakKey) -> Bool { a.number == b.number }
+        func hash(into hasher: inout Hasher) { hasher.combine(number) }
+    }
+
+    @Test func `keys with weak references come along when the cache grows and when it becomes compact`() {
+        let alive = Counter()
+        let owner = Tracked(alive), cache = PurgeableCache<WeakKey, Int>("weak keys", shardCount: 1, cost: { _, _ in 1 })
+        func owners() -> Int { cache.coldest().count { $0.key.owner === owner && $0.key.number == $0.value } }
+        for number in 0..<6000 { cache.insert(number, forKey: WeakKey(number: number, owner: owner)) }
+        #expect(owners() == 6000)
+        #expect(cache.release(5000) == 5000 && cache.sum { $0.top } == 1000 && owners() == 1000)
+        cache.removeAll()
+        #expect(withExtendedLifetime(owner) { alive.value } == 1)
+    }
+
+    @Test func `a slot that a pinned entry has left pins no other entry`() {
+        let cache = PurgeableCache<Int, Int>("pins", shardCount: 1, cost: { _, _ in 1 })
+        cache.insert(1, forKey: 1)
+        #expect(cache.pin(1) && cache.removeValue(forKey: 1) == 1 && cache.pinnedCount == 0)
+        cache.insert(2, forKey: 2)
+        #expect(!cache.unpin(2))
+        #expect(cache.pin(2) && cache.pinnedCount == 1 && cache.unpin(2) && cache.pinnedCount == 0)
+    }
+
+    @Test func `a sample is as large as asked for, from all shards`() {
+        let cache = PurgeableCache<Int, Int>("sampled", shardCount: 4, cost: { _, _ in 7 })
+        func sampled(_ count: Int) -> [SampledEntry] {
+            var sample: [SampledEntry] = []
+            cache.withSample(of: count) { sample = $0 }
+            return sample
+        }
+        #expect(sampled(10).isEmpty)
+        for key in 0..<4000 { cache.insert(key, forKey: key) }
+        for count in [1, 10, 100, 1000] { #expect(sampled(count).count == count) }
+        #expect(sampled(100).allSatisfy { $0.cost == 7 && $0.inlineBytes == 16 })
+        #expect(sampled(100).allSatisfy { $0.words.count == 2 && $0.words[0] == $0.words[1] })
     }
 }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// Values that are loaded anew beside being used, and what loads are seen to take.
+/// Refreshes of values in use, and the observed time of loads.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableCacheRefreshTests {
     struct Broken: Error {}
     typealias Cache = PurgeableCache<Int, String>
@@ -18,12 +18,12 @@ import Testing
             cost: { _, value in value.utf8.count })
     }
 
-    /// Waits until so many loads have ended, and what followed from them has been done.
+    /// Waits until `count` loads have ended and their results are in the cache.
     private func hasLoaded(_ cache: Cache, _ count: Int) async {
         await until { cache.statistics.loads + cache.statistics.loadFailures >= count }
     }
 
-    @Test func `an old value is returned and loaded anew alongside, once for any number of callers`() async throws {
+    @Test func `an old value is returned and refreshed alongside, once for any number of callers`() async throws {
         let cache = cache(), held = HeldLoad(), loads = Counter()
         cache.insert("old", forKey: 1, tags: ["t", "u"])
         @Sendable func ask() async throws -> String {
@@ -38,7 +38,7 @@ import Testing
         clock.advance(by: .milliseconds(1))
         for _ in 0..<10 { #expect(try await ask() == "old") }
         await held.isReached()
-        // Also not after another ten seconds, as long as that one is under way.
+        // No second refresh begins after another ten seconds, as long as the first one is under way.
         clock.advance(by: .seconds(20))
         #expect(try await ask() == "old" && loads.value == 1)
         held.open()
@@ -67,7 +67,8 @@ import Testing
         clock.advance(by: .seconds(10))
         #expect(try await cache.value(forKey: 1) { throw Broken() } == "old")
         await hasLoaded(cache, 1)
-        // Put off from when it failed. Until that has been noted, nobody is to refresh it either.
+        // The next refresh is put off from the time of the failure. Until the cache has noted the failure, no caller
+        // refreshes the value either.
         clock.advance(by: .seconds(9))
         for _ in 0..<5 { #expect(try await cache.value(forKey: 1) { "too early" } == "old") }
         clock.advance(by: .seconds(11))
@@ -107,7 +108,7 @@ import Testing
         }
         held.open()
         await hasLoaded(cache, 1)
-        // What is inserted now comes after what the refresh may still do.
+        // The refresh has ended, so the result cannot follow this look-up.
         let left = cache.value(forKey: 1)
         #expect(left == (how.hasPrefix("re") && how != "removed" ? "newer" : nil))
         #expect(cache.statistics.rejected == 0)
@@ -145,7 +146,7 @@ import Testing
             }
         }
         await held.isReached()
-        // It waits for the load of 2 like anybody else.
+        // The refresh waits for the load of key 2 like any other caller.
         await cache.hasLine(1, for: 2)
         held.open()
         #expect(try await outer.value == "two beside old")
@@ -207,7 +208,7 @@ import Testing
 
     // MARK: Counts
 
-    @Test func `every way in and out is counted once`() {
+    @Test func `every insertion and removal of an entry is counted once, by its reason`() {
         let cache = Cache(
             "counted", limit: .bytes(100), lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, time: clock.timekeeper, cost: { $1.utf8.count })
         let ten = "0123456789"
@@ -228,7 +229,7 @@ import Testing
         cache.removeAll()
         cache.limit = .bytes(10)
         cache.insert("12345", forKey: 1)
-        // Evicted to make room for its own successor, it has been replaced.
+        // An entry that is evicted for its own successor counts as replaced.
         cache.insert(ten, forKey: 1)
         #expect(cache.statistics.replaced == 2 && cache.statistics.evictions == 6)
         let statistics = cache.statistics

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// What a cache shows of itself, and what the next process has of it.
+/// The entries that a cache shows, and the snapshot that the next process restores.
 @Suite struct PurgeableCacheSnapshotTests {
     let clock = ManualClock()
     let store = MemoryStateStore()
@@ -64,7 +64,7 @@ import Testing
         #expect(try second.restore(from: store, as: "small").restored == written && (300..<310).allSatisfy { second.contains($0) })
     }
 
-    @Test func `no bytes trap: a cut snapshot restores the whole entries, and a foreign one nothing`() throws {
+    @Test func `no snapshot traps: a cut one restores the whole entries, and one of foreign bytes restores none`() throws {
         let first = cache()
         for key in 0..<50 { first.insert("value \(key)", forKey: key, tags: ["a"]) }
         try first.save(to: store, as: "whole")
@@ -81,7 +81,7 @@ import Testing
             try store.write("broken", broken)
             _ = try cache(10_000).restore(from: store, as: "broken")
         }
-        // The time of the save, after the version: no time of day.
+        // The time of the save follows the version. These values are no time of day.
         for saved in [Int64.min, .min + 1, -1, 0, .max] {
             try store.write("time", Array(bytes[..<4]) + withUnsafeBytes(of: saved.littleEndian) { Array($0) } + bytes[12...])
             #expect(try cache().restore(from: store, as: "time").restored == 50)

@@ -10,7 +10,7 @@ import Testing
         PurgeableCache("test", limit: .bytes(limit), shardCount: shards, cost: { _, value in value.utf8.count })
     }
 
-    @Test func `values come back, are replaced and removed`() {
+    @Test func `values are returned, replaced and removed`() {
         let cache = cache()
         #expect(cache.insert("one", forKey: 1) && cache.insert("two", forKey: 2))
         #expect(cache.value(forKey: 1) == "one" && cache.value(forKey: 3) == nil)
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `entries asked for again outlive a scan`() {
+    @Test func `entries requested again outlive a scan`() {
         let cache = cache(1000)
         for key in 0..<50 { cache.insert("0123456789", forKey: key) }
         for key in 0..<20 { _ = cache.value(forKey: key) }
@@ -99,6 +99,19 @@ import Testing
         cache.insert("c", forKey: 3)
         cache.purge(tag: "tenant-42")
         #expect(cache.count == 1 && cache.value(forKey: 3) == "c" && cache.statistics.purged == 2)
+    }
+
+    @Test func `an invalidation is announced before entries leave, and their removal listeners can tell`() {
+        let cache = cache(), calls = Log<String>()
+        cache.onInvalidation { calls.add("invalidation") }
+        cache.onRemoval { key, _, _ in calls.add(CacheInvalidation.isRunning ? "\(key) invalid" : "\(key)") }
+        cache.insert("a", forKey: 1, tags: ["t"])
+        cache.insert("b", forKey: 2)
+        cache.insert("c", forKey: 3)
+        cache.purge(tag: "t")
+        cache.removeValue(forKey: 2)
+        cache.removeAll()
+        #expect(calls.all == ["invalidation", "1 invalid", "2", "invalidation", "3 invalid"])
     }
 
     @Test func `listeners receive every reason once`() {
@@ -233,7 +246,7 @@ import Testing
 
     // MARK: Room
 
-    @Test func `a cache at the line replaces instead of growing`() {
+    @Test func `a cache without room to grow replaces entries`() {
         let rung = Counter()
         let meter = ChargeMeter { rung.add(1) }
         let cache = cache(10_000)
@@ -246,8 +259,8 @@ import Testing
         for key in 50..<100 { #expect(cache.insert("0123456789", forKey: key)) }
         #expect(cache.byteCount == 150 && rung.value == 2)
         meter.allow(.zero, since: .zero)
-        #expect(cache.insert("0123456789", forKey: 1000) && cache.byteCount == 150, "an entry for an entry, whatever the ceiling has become")
-        #expect(meter.heldBytes.bytes == cache.byteCount && rung.value == 2, "and nobody is woken for it")
+        #expect(cache.insert("0123456789", forKey: 1000) && cache.byteCount == 150, "an entry for an entry, at any ceiling")
+        #expect(meter.heldBytes.bytes == cache.byteCount && rung.value == 2, "and no thread is woken")
         #expect(!cache.insert("0123456789", forKey: 1001, cost: 200) && cache.byteCount == 150, "more than there is to replace")
     }
 }

@@ -6,8 +6,8 @@ import Testing
 
 @testable import Plimsoll
 
-/// Reader slots of threads where a process does to them what it seldom does: forks, ends a thread in the middle of a look-up, forbids barriers. Each in a process of its
-/// own, which ends by itself if it hangs.
+/// Reader slots in rare situations of a process: a fork, a thread that ends in the middle of a look-up, refused
+/// barriers. Each test runs in a separate process, which an alarm ends if the process hangs.
 @Suite(.timeLimit(.minutes(5)), .needsLinux) struct ReaderSlotTests {
     typealias Object = CacheVisitTests.Object
     typealias Crew = CacheVisitTests.Crew
@@ -23,7 +23,7 @@ import Testing
 
     // MARK: Forks
 
-    /// What the threads of a forked child find; the status to exit with.
+    /// Runs the look-ups of a forked child's threads, and returns the status to exit with.
     private static func readInChild() -> Int32 {
         let crew = Crew(), gate = Mutex(()), other = Atomic<UInt>(0)
         gate.withLock { _ in
@@ -64,7 +64,8 @@ import Testing
         await #expect(processExitsWith: .success) {
             alarm(60)
             let crew = Crew(), status = Atomic<Int32>(1)
-            // A thread that has locked no mutex: Swift's traps in a child once it is contended, if its thread had used one before.
+            // This thread has locked no mutex. In a child, a contended mutex of Swift traps if the thread had used a
+            // mutex before the fork.
             _ = crew.start(1) { _ in
                 ReaderSlots.take()
                 typealias Fork = @convention(c) () -> pid_t
@@ -85,11 +86,11 @@ import Testing
 
     // MARK: Threads that end early
 
-    /// What a thread needs that ends inside a borrow.
+    /// The state of a thread that ends inside a borrow.
     private final class Last: Sendable {
         let cache = ReaderSlotTests.cache()
         let isGiven = Atomic(false)
-        /// The address of its reader slot.
+        /// The address of the thread's reader slot.
         let reader = Atomic<UInt>(0)
     }
 
@@ -105,7 +106,7 @@ import Testing
                     let last = Unmanaged<Last>.fromOpaque(argument!).takeUnretainedValue()
                     while !ReaderSlotTests.isOpen(last.cache) { _ = last.cache.value(forKey: 1) }
                     last.cache.withValue(forKey: 1) { _ in
-                        // Writing has the thread be given a reference, which it never takes.
+                        // The write gives the thread a reference, which the thread never takes.
                         last.cache.insert(Object(2), forKey: 2)
                         last.reader.store(UInt(bitPattern: ReaderSlot.current?.base), ordering: .relaxed)
                         last.isGiven.store((ReaderSlot.current?.given.pointee.load(ordering: .relaxed) ?? 0) != 0, ordering: .relaxed)
@@ -114,14 +115,14 @@ import Testing
                     return nil
                 }, Unmanaged.passUnretained(last).toOpaque())
             guard started == 0, pthread_join(thread, nil) == 0, last.isGiven.load(ordering: .relaxed) else { exit(2) }
-            // The next thread has its reader slot.
+            // The next thread takes over the reader slot.
             let crew = Crew(), alive = Counter()
             _ = crew.start(1) { _ in
                 cache.insert(Object(3, alive: alive), forKey: 3)
                 while !Self.isOpen(cache) { _ = cache.value(forKey: 3) }
                 guard UInt(bitPattern: ReaderSlot.current?.base) == last.reader.load(ordering: .relaxed) else { exit(4) }
                 cache.withValue(forKey: 3) { _ in
-                    // It borrows, as if nobody had sat there before.
+                    // The thread borrows as if no other thread had used the slot before.
                     guard ReaderSlot.current?.borrowedFrom.pointee.load(ordering: .relaxed) != 0 else { exit(5) }
                     cache.removeAll()
                 }
@@ -153,7 +154,7 @@ import Testing
             cache.insert(Object(2), forKey: 2)
             for _ in 0..<100 where cache.value(forKey: 2)?.number != 2 { exit(4) }
             guard !Self.isOpen(cache), !ReaderSlots.mayOpen else { exit(5) }
-            // Others as well, and from the beginning.
+            // Later caches take locks from the beginning.
             let late = Self.cache()
             late.insert(Object(3), forKey: 3)
             for _ in 0..<100 where late.withValue(forKey: 3, { $0.number }) != 3 { exit(6) }
@@ -161,14 +162,14 @@ import Testing
         }
     }
 
-    @Test func `barriers that fail for want of memory fall back to the slow one, and shards go on opening`() async {
+    @Test func `a barrier that fails for lack of memory falls back to the slow barrier, and shards still open`() async {
         await #expect(processExitsWith: .success) {
             alarm(60)
             let cache = Self.cache()
             cache.insert(Object(1), forKey: 1)
             while !Self.isOpen(cache) { _ = cache.value(forKey: 1) }
             var filter = CallFilter()
-            // MEMBARRIER_CMD_PRIVATE_EXPEDITED.
+            // 8 is MEMBARRIER_CMD_PRIVATE_EXPEDITED.
             filter.refuse(CallFilter.membarrier, argument: 0, 8, ENOMEM)
             guard filter.install() else { exit(2) }
             cache.insert(Object(2), forKey: 1)
@@ -179,5 +180,5 @@ import Testing
     }
 }
 
-/// The address of the calling thread's reader slot, if it has one.
+/// Returns the address of the calling thread's reader slot, if the thread has one.
 private func seatOfThisThread() -> UnsafeMutableRawPointer? { ReaderSlot.current?.base }

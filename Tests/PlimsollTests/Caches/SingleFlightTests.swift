@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// Callers that find a value, loaded by another, as they are about to load.
+/// Callers that are about to load, and find a value that another caller has loaded.
 @Suite struct SingleFlightTests {
     enum Form: CaseIterable { case task, thread, manyKeys }
 
@@ -32,13 +32,14 @@ import Testing
         }
     }
 
-    /// Returns the answers of a caller that finds "old", and of one that asks after "old" was replaced by `next`.
+    /// Returns the answers of a caller that finds "old", and of a caller that asks after `next` has replaced "old".
     private func answers(_ first: Form, _ second: Form, next: String?) async -> [String?] {
         let flights = SingleFlight<Int, String>(), stored = Mutex<String?>("old")
         let firstAnswer = Log<String?>(), secondAnswer = Log<String?>()
         load(flights, first, "loaded by the first", into: firstAnswer) {
             let value = stored.withLock { $0 }
-            // After the first reading. Blocks a thread of the pool only for a caller on a thread of its own.
+            // This code runs after the first reading. A thread of the pool blocks only for a caller on a separate
+            // thread.
             if value == "old" {
                 stored.withLock { $0 = next }
                 load(flights, second, "loaded by the second", into: secondAnswer) { stored.withLock { $0 } }

@@ -4,18 +4,19 @@ import Testing
 
 @testable import Plimsoll
 
-/// What a hit takes from the heap.
+/// Heap allocations of a hit.
 @Suite(.timeLimit(.minutes(5)), .needs(allocation_count_works(), "a sanitizer is in front of malloc")) struct VolatileAllocationTests {
     private let cache = VolatileCache<UInt64, [UInt8]>("cache")
     private static let keys: UInt64 = 1000
-    /// Several times a segment's size together, so that most of them lie in sealed ones.
+    /// The values together have several times the size of a segment, so that most values are in sealed segments.
     private static let value = [UInt8](repeating: 7, count: 16 << 10)
 
     init() { for key in 0..<Self.keys { cache.insert(Self.value, forKey: key) } }
 
     @Test func `looking at a value's bytes allocates nothing`() {
         var sum = 0
-        // Three times for each: the first look borrows its first buffer, and a mark is made at most three times.
+        // Reads each value three times: the first look-up borrows its first buffer, and a use is marked at most three
+        // times.
         for _ in 0..<3 { sum += readAll() }
         let before = allocation_count()
         sum += readAll()
@@ -23,7 +24,7 @@ import Testing
         #expect(sum == 4 * 7 * Int(Self.keys))
     }
 
-    @Test func `a value takes one allocation of exactly that value`() {
+    @Test func `a look-up of a value takes one allocation of exactly the value's size`() {
         var count = take()
         let before = allocation_count()
         count += take()
@@ -43,7 +44,7 @@ import Testing
             }
             return cache
         }
-        // The first one warms the runtime up.
+        // The first round warms the runtime up.
         for round in 0..<2 {
             let cache = filled()
             cache.reclaim { segment, page in segment == 1 || page == 5 }
@@ -71,7 +72,7 @@ import Testing
         return count
     }
 
-    /// Not `for`: iterating a range of `UInt64` allocates where it is not optimized.
+    /// Avoids `for`: unoptimized iteration of a range of `UInt64` allocates.
     private func each(_ body: (UInt64) -> Void) {
         var key: UInt64 = 0
         while key < Self.keys {

@@ -5,7 +5,8 @@ import Testing
 
 @testable import Plimsoll
 
-/// Volatile caches whose room ends, in every way it can: an insert comes to its end, and gives nothing up for nothing.
+/// Volatile caches without more room, for each possible reason: an insert always returns, and a refused insert evicts
+/// nothing in vain.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileBoundTests {
     private static func cache(_ meter: ChargeMeter? = nil, limit: ByteCount? = nil) -> VolatileCache<UInt64, [UInt8]> {
         let cache = VolatileCache<UInt64, [UInt8]>("bounded", limit: limit)
@@ -16,7 +17,7 @@ import Testing
     private static func value(_ count: Int) -> [UInt8] { [UInt8](repeating: 7, count: count) }
 
     @Test(arguments: [0, 4096, 30_000, 65_535, 65_536, 70_000, 131_072], [100, 20_000, 60_000, 65_400, 100_000, 300_000])
-    func `an insert ends with any ceiling, and a refused one has cost nothing`(ceiling: Int, size: Int) {
+    func `an insert ends with any ceiling, and a refused insert evicts nothing`(ceiling: Int, size: Int) {
         let meter = ChargeMeter {}
         let cache = Self.cache(meter)
         #expect(cache.insert(Self.value(60_000), forKey: 1))
@@ -30,23 +31,33 @@ import Testing
         #expect(meter.heldBytes.bytes >= cache.heldBytes)
     }
 
-    @Test(arguments: [0, 1, 3]) func `a cache at the line replaces, and neither dwindles nor grows with any number of readings`(hits: Int) {
+    @Test(arguments: [0, 1, 3]) func `a cache without room to grow replaces entries, and keeps its size at any number of readings`(hits: Int) {
         let meter = ChargeMeter(wakesWhenRefusing: false) {}
         let cache = Self.cache(meter)
         for key in 0..<200 as Range<UInt64> { cache.insert(Self.value(100_000), forKey: key) }
         let held = meter.heldBytes.bytes
         #expect(held > 18 << 20 && held == cache.heldBytes)
         for key in 200..<2000 as Range<UInt64> {
-            // A turn of the loop while memory is short: nobody may take more than was held.
+            // Acts as a turn of the loop while memory is short: no holder may take more than the held bytes.
             meter.allow(.zero, since: meter.heldBytes)
             #expect(cache.insert(Self.value(100_000), forKey: key))
-            // What is asked for again is copied forward when its turn comes.
+            // A value that is requested again is copied forward when its turn comes.
             for hit in 0..<hits { _ = cache.value(forKey: key - UInt64(hit * 20)) }
             #expect(meter.heldBytes.bytes == held && cache.heldBytes > held - 3 << 20 && cache.heldBytes < held + 4 << 20)
         }
-        // Asked for on purpose it goes all the same, with what is spare.
+        // A requested release still gives memory back, including spare pages.
         #expect(cache.release(6 << 20) >= 6 << 20 && meter.heldBytes.bytes <= held - 2 << 20)
         #expect(cache.release(1000 << 20) > .zero && meter.heldBytes == .zero && cache.heldBytes == .zero)
+    }
+
+    @Test func `after each release the meter counts the bytes that the cache holds, exactly`() {
+        let meter = ChargeMeter {}
+        let cache = Self.cache(meter)
+        for key in 0..<300 as Range<UInt64> { cache.insert(Self.value(70_000), forKey: key) }
+        while cache.heldBytes > 0 {
+            #expect(cache.release(1 << 20) > 0)
+            #expect(meter.heldBytes.bytes == cache.heldBytes)
+        }
     }
 
     @Test func `room that another purgeable takes between check and reservation ends an insert`() {
@@ -54,13 +65,14 @@ import Testing
         let own = meter.storeIfNil(ChargeMeter { meter.load()?.allow(.zero, since: .zero) })
         let cache = Self.cache(own)
         #expect(cache.insert(Self.value(60_000), forKey: 1))
-        // Enough if everything is given up. But the first refusal rings, and the listener takes all the room away.
+        // The room suffices if all entries are evicted. But the first refusal rings, and the listener takes all the
+        // room away.
         own.allow(.kibibytes(220), since: .zero)
         #expect(!cache.insert(Self.value(200_000), forKey: 2))
-        #expect(cache.heldBytes == .zero && own.heldBytes == .zero, "who holds nothing claims nothing")
+        #expect(cache.heldBytes == .zero && own.heldBytes == .zero, "a cache that holds nothing claims nothing")
     }
 
-    @Test func `the rest of the main queue is evicted for a newcomer, although no entry there counts any more`() {
+    @Test func `the rest of the main queue is evicted for a new entry, although no entry there counts any more`() {
         let cache = Self.cache()
         cache.insert(Self.value(50_000), forKey: 1)
         #expect(cache.value(forKey: 1) != nil)

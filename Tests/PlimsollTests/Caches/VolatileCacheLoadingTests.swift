@@ -27,7 +27,7 @@ import Testing
         #expect(!cache.contains(3) && cache.count == 0)
     }
 
-    @Test func `asking for a key's presence counts as no look-up`() {
+    @Test func `a test for a key's presence does not count as a look-up`() {
         let cache = cache()
         cache.insert("one", forKey: 1)
         #expect(cache.contains(1) && !cache.contains(2))

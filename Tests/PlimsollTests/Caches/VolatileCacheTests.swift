@@ -6,11 +6,11 @@ import Testing
 
 @testable import Plimsoll
 
-/// Values in memory that the kernel may take: what a cache promises whether or not it does.
+/// Values in memory that the kernel may reclaim: the promises that a cache keeps with or without a reclaim.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileCacheTests {
     static func bytes(_ count: Int, seed: UInt64) -> [UInt8] {
         var random = SeededGenerator(seed: seed)
-        // Whole words: tests without optimisation take seconds for millions of bytes one by one.
+        // Writes whole words: without optimisation, millions of single bytes take seconds.
         return [UInt8](unsafeUninitializedCapacity: count + 8) { bytes, initialized in
             for start in stride(from: 0, to: count, by: 8) {
                 UnsafeMutableRawBufferPointer(bytes).storeBytes(of: random.next(), toByteOffset: start, as: UInt64.self)
@@ -49,7 +49,7 @@ import Testing
         #expect(statistics.loads == 1 && statistics.loadFailures == 1 && statistics.loadTime == .milliseconds(3))
     }
 
-    @Test func `a value is replaced, taken out, and gone`() {
+    @Test func `a value is replaced and removed, and absent afterwards`() {
         let cache = VolatileCache<String, String>("names")
         #expect(cache.insert("one", forKey: "a") && cache.insert("two", forKey: "a"))
         #expect(cache.value(forKey: "a") == "two" && cache.count == 1)
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test func `keys are equal by their meaning, not their bytes`() {
-        // Two spellings of one text.
+        // The keys are two spellings of one text.
         let names = VolatileCache<String, Int>("names")
         names.insert(1, forKey: "caf\u{E9}")
         names.insert(2, forKey: "cafe\u{301}")
@@ -80,7 +80,7 @@ import Testing
         #expect(padded.count == 500)
     }
 
-    @Test func `keys of equal hashes are kept apart, and do not grow the index for ever`() {
+    @Test func `keys of equal hashes are kept apart, and do not grow the index without bound`() {
         struct Poor: Hashable, VolatileStorable, BitwiseCopyable {
             var number: Int
             func hash(into hasher: inout Hasher) { hasher.combine(7) }
@@ -104,11 +104,11 @@ import Testing
             })
     }
 
-    /// A text whose decoding takes it out of its cache once more.
+    /// A text whose decoding removes the same key from the cache.
     struct Nested: VolatileStorable {
         static let cache = Mutex<VolatileCache<Int, Nested>?>(nil)
         static let taken = Mutex<[String]>([])
-        /// Not only bits, which would be copied and not decoded.
+        /// The type has more than bits, so that a value is decoded instead of copied.
         let text: String
 
         init(_ text: String) { self.text = text }
@@ -149,13 +149,15 @@ import Testing
         #expect(cache.statistics.evictions > 0 && cache.statistics.droppedByKernel == 0)
     }
 
-    @Test func `limits of zero, and values and keys too large, are refused alone`() {
+    @Test func `a limit of zero, a value too large and a key too large each refuse only their own insert`() {
         let none = VolatileCache<Int, [UInt8]>("none", limit: .zero)
         #expect(!none.insert([1], forKey: 1) && none.count == 0)
         let cache = VolatileCache<String, [UInt8]>("small", limit: .mebibytes(1))
         #expect(cache.insert([1], forKey: "kept"))
         #expect(!cache.insert([UInt8](repeating: 0, count: 2 << 20), forKey: "too large"))
-        #expect(!cache.insert([1], forKey: String(repeating: "k", count: 10_000)), "a key larger than a page")
+        let longest = String(repeating: "k", count: PageLayout.content - ItemHeader.size)
+        #expect(cache.insert([1], forKey: longest) && cache.removeValue(forKey: longest) == [1], "a whole page")
+        #expect(!cache.insert([1], forKey: longest + "k"), "a key larger than a page")
         #expect(!cache.insert([1], forKey: "tags", tags: (0..<300).map { "\($0)" }))
         #expect(cache.value(forKey: "kept") == [1] && cache.count == 1)
         #expect(cache.insert([], forKey: "") && cache.value(forKey: "") == [])
@@ -211,7 +213,7 @@ import Testing
         }
     }
 
-    @Test func `a codec that throws or lies about the length costs that value only`() {
+    @Test func `a codec that throws or gives a wrong length loses that value only`() {
         let cache = VolatileCache<Int, Strange>("strange")
         #expect(cache.insert(Strange("before"), forKey: 1))
         #expect(!cache.insert(Strange("throws"), forKey: 1) && cache.value(forKey: 1) == Strange("before"))
@@ -258,7 +260,7 @@ import Testing
         #expect(eternal.insert(1, forKey: 1) && eternal.value(forKey: 1) == 1)
     }
 
-    @Test func `a purge by tag gives back the segments of which nothing is left, and keeps the others' items`() {
+    @Test func `a purge by tag releases the empty segments, and keeps the items of the other segments`() {
         let cache = VolatileCache<Int, [UInt8]>("tagged", isVolatile: false, time: .running)
         for key in 0..<3000 {
             cache.insert([UInt8](repeating: 1, count: 2000), forKey: key, tags: [key % 500 == 0 ? "kept" : "gone"])
@@ -266,14 +268,19 @@ import Testing
         let before = cache.heldBytes
         #expect(cache.purge(tag: "gone") == 2994)
         #expect((0..<3000).filter { cache.value(forKey: $0) != nil } == [0, 500, 1000, 1500, 2000, 2500])
-        // The open segments stay.
+        // The open segments are not released.
         #expect(cache.purge(tag: "kept") == 6 && cache.heldBytes <= before / 2)
     }
 
     @Test func `a purged tag removes all tagged entries together`() {
         let cache = VolatileCache<Int, [UInt8]>("tagged")
         for key in 0..<3000 { cache.insert([UInt8](repeating: 1, count: 2000), forKey: key, tags: ["tenant-\(key % 3)", "all"]) }
+        #expect(cache.count(tag: "all") == 3000 && cache.count(tag: "tenant-1") == 1000 && cache.count(tag: "nobody") == 0)
+        cache.removeValue(forKey: 3)
+        #expect(cache.count(tag: "all") == 2999 && cache.count(tag: "tenant-0") == 999 && cache.count(tag: "tenant-1") == 1000)
+        cache.insert([UInt8](repeating: 1, count: 2000), forKey: 3, tags: ["tenant-0", "all"])
         cache.purge(tag: "tenant-1")
+        #expect(cache.count(tag: "tenant-1") == 0 && cache.count(tag: "tenant-2") == 1000)
         #expect(cache.count == 2000 && cache.statistics.purged == 1000)
         #expect((0..<3000).allSatisfy { (cache.value(forKey: $0) == nil) == ($0 % 3 == 1) })
         cache.purge(tag: "nobody")

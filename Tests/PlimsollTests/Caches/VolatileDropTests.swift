@@ -6,11 +6,12 @@ import Testing
 
 @testable import Plimsoll
 
-/// What a volatile cache makes of pages that the kernel took: really took, by reclaim of what was marked.
+/// A volatile cache after a reclaim of its pages. The reclaim is real: the kernel takes the marked pages.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct VolatileDropTests {
     typealias Cache = VolatileCache<UInt64, [UInt8]>
 
-    /// A value that can be told from any other and from every torn one: each word says whose it is and where it stands.
+    /// Returns a value that differs from every other value and from every torn one: each word has the key and the
+    /// word's position.
     static func value(_ key: UInt64, size: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: key), count: size)
         bytes.withUnsafeMutableBytes { bytes in
@@ -23,7 +24,7 @@ import Testing
 
     static func size(_ key: UInt64) -> Int { [40, 100, 900, 4096, 9000, 30_000][Int(key % 6)] }
 
-    /// Reads every key; returns how many are there, and how many came back wrong.
+    /// Reads every key, and returns the numbers of present values and of wrong values.
     static func read(_ cache: Cache, _ keys: Range<UInt64>) -> (there: Int, wrong: Int) {
         var (there, wrong) = (0, 0)
         for key in keys {
@@ -62,13 +63,14 @@ import Testing
         #expect(cache.statistics.droppedByKernel == 2000 - there && cache.count == there)
     }
 
-    @Test(arguments: seeds(1..<4)) func `single taken pages make whole values misses, and their neighbours stay whole`(seed: UInt64) {
+    @Test(arguments: seeds(1..<4)) func `a reclaimed page makes whole values misses, and the neighbouring values stay whole`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let cache = Self.filled(3000, limit: .mebibytes(32))
         cache.reclaim { _, _ in UInt64.random(in: 0..<10, using: &random) == 0 }
         let (there, wrong) = Self.read(cache, 0..<3000)
         #expect(wrong == 0 && there > 700 && there < 3000)
-        // Turns of segments with holes: what is behind a hole is found all the same, and everything is accounted for in the end.
+        // These inserts turn segments with holes over: the items behind a hole are still found, and all bytes are
+        // accounted for in the end.
         for key in UInt64(10_000)..<14_000 { cache.insert(Self.value(key, size: Self.size(key)), forKey: key) }
         #expect(Self.read(cache, 0..<14_000).wrong == 0)
         #expect(cache.byteCount <= 32 << 20 && cache.heldBytes <= 34 << 20)
@@ -76,7 +78,7 @@ import Testing
         #expect(cache.count == 0 && cache.byteCount == .zero && cache.heldBytes == .zero)
     }
 
-    @Test func `a log that grows as fast as the kernel takes stays small without a manager`() {
+    @Test func `a log that grows as fast as the kernel reclaims stays small without a manager`() {
         let cache = Cache("alone")
         for key in UInt64(0)..<20_000 {
             cache.insert(Self.value(key, size: 4096), forKey: key)
@@ -86,8 +88,8 @@ import Testing
         #expect(cache.statistics.droppedByKernel > 17_000)
     }
 
-    @Test func `taken pages behind a whole segment are noticed as well`() {
-        // The kernel passes once over pages that were read since: it is not only the oldest that go.
+    @Test func `reclaimed pages behind a whole segment are noticed as well`() {
+        // The kernel skips recently read pages once, so that not only the oldest pages are reclaimed.
         let cache = Self.filled(3000)
         let held = cache.heldBytes
         var taken = Set<Int>()
@@ -100,7 +102,19 @@ import Testing
         #expect(cache.noticeDrops() == .zero)
     }
 
-    @Test func `numbers of segments come back only after the index forgot their last bearers`() {
+    @Test func `a segment of which four pages are there counts as whole, until one of the four is gone`() {
+        let cache = Self.filled(3000)
+        var first: Int?
+        cache.reclaim { segment, page in
+            if first == nil { first = segment }
+            return segment == first && page == 1
+        }
+        #expect(first != nil && cache.noticeDrops() == 0)
+        cache.reclaim { segment, page in segment == first && page == 0 }
+        #expect(cache.noticeDrops() == 2 * PageLayout.page && cache.noticeDrops() == 0)
+    }
+
+    @Test func `a segment number is reused only after the index has forgotten the last segment of that number`() {
         let cache = Self.filled(2000)
         for round in UInt64(1)...15 {
             cache.reclaim { _, _ in true }
@@ -111,10 +125,31 @@ import Testing
             #expect(Self.read(cache, 0..<1_000_000 / 1000).wrong == 0)
             #expect(Self.read(cache, round * 10_000..<round * 10_000 + 600).wrong == 0)
         }
-        cache.store.log.withLock { log in
+        let most = cache.store.withLog(0) { log in
             #expect(log.segments.count < 400)
             #expect(log.index.count <= log.index.pageCount * HashIndex.slots)
+            // Two rounds over the index free all numbers that wait. Each call sweeps a page or ends a round.
+            for _ in 0..<2 * (log.index.pageCount + 1) { log.sweep() }
+            let waits = log.numbers.hasWaiting
+            #expect(!waits)
+            return log.segments.count
         }
+        for key in UInt64(160_000)..<160_600 { cache.insert(Self.value(key, size: Self.size(key)), forKey: key) }
+        #expect(cache.store.withLog(0) { $0.segments.count } == most, "the new segments have former numbers")
+        #expect(Self.read(cache, 160_000..<160_600).wrong == 0)
+    }
+
+    @Test func `a segment number waits for the end of the round under way, and for one whole round`() {
+        let table = SegmentTable()
+        var numbers = SegmentNumbers()
+        let former = (0..<2).compactMap { _ in numbers.take(from: table) }
+        for number in former { numbers.giveWhenSwept(number) }
+        // The round under way may have passed the slots of these segments.
+        numbers.roundEnded()
+        let early = numbers.take(from: table)
+        numbers.roundEnded()
+        let late = (0..<2).compactMap { _ in numbers.take(from: table) }
+        #expect(former == [0, 1] && early == 2 && Set(late) == Set(former))
     }
 
     @Test func `a key whose page is reclaimed during a listener's copy is not reported`() {
@@ -128,8 +163,8 @@ import Testing
         #expect(keys.count == 2 && keys.first??.count == 8 && keys.last == .some(nil), "\(keys)")
     }
 
-    @Test func `of a segment with one lost item, the live bytes of segment and queue are those of the rest`() {
-        // Of one size each, and over two pages or three.
+    @Test func `after the loss of one item, the segment and the queue count the live bytes of the remaining items`() {
+        // Three items of one size, on two pages or three.
         for size in [5000, 1500] {
             let cache = Cache("books", isVolatile: false, time: .running)
             for key in UInt64(0)..<3 { cache.insert(Self.value(key, size: size), forKey: key) }
@@ -139,7 +174,7 @@ import Testing
                     let second = segment.nextItem(from: segment.next(after: first.offset, first.header)),
                     let last = segment.nextItem(from: segment.next(after: second.offset, second.header))
                 else { return false }
-                // The page in which the last one begins.
+                // Drops the page in which the last item begins.
                 return plimsoll_drop(segment.base + (last.offset & ~PageLayout.mask), PageLayout.page) == 0
             }
             #expect(isLost && cost >= size)
@@ -154,11 +189,11 @@ import Testing
         }
     }
 
-    @Test func `after a full release all numbers of segments are free again`() {
+    @Test func `after a full release all segment numbers are free again`() {
         let table = SegmentTable()
         var numbers = SegmentNumbers()
         let first = (0..<30).compactMap { _ in numbers.take(from: table) }
-        // Some are in the round that is under way, some come after.
+        // Some numbers are returned in the round under way, some after that round.
         for number in first[..<10] { numbers.giveWhenSwept(number) }
         numbers.roundEnded()
         for number in first[10..<20] { numbers.giveWhenSwept(number) }
@@ -178,7 +213,7 @@ import Testing
         #expect(most > 32 && cache.store.withLog(0) { $0.segments.count } == most)
     }
 
-    @Test(arguments: seeds(1..<3)) func `a storm of readers, writers and reclaim gives not a wrong byte`(seed: UInt64) {
+    @Test(arguments: seeds(1..<3)) func `readers, writers and reclaim at the same time produce no wrong byte`(seed: UInt64) {
         print("seed \(seed)")
         let cache = Self.filled(3000, limit: seed == 1 ? nil : .mebibytes(24))
         let storm = Storm(cache: cache, seed: seed)
@@ -187,7 +222,7 @@ import Testing
     }
 }
 
-/// Readers and writers on threads of their own, for as long as somebody else makes trouble.
+/// Readers and writers on threads of their own, which run for as long as the test reclaims pages.
 private final class Storm: Sendable {
     let cache: VolatileDropTests.Cache
     let seed: UInt64

@@ -5,10 +5,11 @@ import Testing
 
 @testable import Plimsoll
 
-/// What stays in a volatile cache and what goes: compared with `VolatileReference`, request by request. A history that fails is cut down to a short one.
+/// The eviction policy of a volatile cache, compared with `VolatileReference` request by request. A failing history is
+/// shrunk to a short one.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct VolatilePolicyTests {
     enum Request: CustomStringConvertible {
-        /// A look-up, and on a miss an insert.
+        /// Looks a key up, and inserts the key on a miss.
         case ask(Int, size: Int)
         case insert(Int, size: Int)
         case remove(Int)
@@ -31,11 +32,12 @@ import Testing
         }
     }
 
-    /// Requests of one seed: keys of which few are asked for often, scans, now and then something else.
+    /// Returns the requests of one seed: a few keys that are requested often, scans, and now and then another
+    /// operation.
     private static func history(_ seed: UInt64, _ count: Int) -> (limit: Int, requests: [Request]) {
         var random = SeededGenerator(seed: seed)
-        // Where pages are taken there are so few entries that no page of the index is ever full: it would be cleared of what is lost, of which the model knows
-        // nothing.
+        // Histories with reclaimed pages have so few entries that no page of the index is ever full. A full page of the
+        // index would be cleared of lost entries, and the model does not describe that.
         let takes = seed % 3 == 0, limits = takes ? [40 << 10, 200 << 10] : [40 << 10, 200 << 10, 1 << 20, 3 << 20]
         let limit = limits.randomElement(using: &random)!, most = takes ? 3000 : [100, 1000, 3000].randomElement(using: &random)!
         let rarely = seed % 2 == 0 ? 20 : 400
@@ -46,7 +48,7 @@ import Testing
             default: .random(in: 1...most, using: &random)
             }
         }
-        // As many keys as fit, three times.
+        // Three times as many keys as fit.
         let keys = max(40, limit * 3 / most), hot = max(4, keys / 20)
         var requests: [Request] = [], scan = 1_000_000
         while requests.count < count {
@@ -73,14 +75,14 @@ import Testing
         return (limit, requests)
     }
 
-    /// What a history had in it.
+    /// The number of events of each kind in a history.
     struct Use {
         var hits = 0, promotions = 0, turns = 0, returns = 0, lost = 0
     }
 
-    /// Serves the requests by both; where they part, if they do.
+    /// Serves the requests by the store and by the model. Returns the first difference, if there is one.
     private static func run(_ limit: Int, _ requests: [Request], _ use: inout Use) -> String? {
-        // Ordinary memory, so that the kernel takes what it is told to and nothing else.
+        // The memory is ordinary, so that the kernel takes only the pages that the history names.
         let store = VolatileStore(limit: limit, allowsHugePages: false, isVolatile: false, time: .running)
         var model = VolatileReference(limit: limit)
         for (number, request) in requests.enumerated() {
@@ -142,7 +144,7 @@ import Testing
         withUnsafeBytes(of: key) { body($0, VolatileReference.hash(key)) }
     }
 
-    /// A look-up as `VolatileCache` does it.
+    /// Looks a key up like `VolatileCache`.
     private static func find(_ key: Int, _ store: VolatileStore) -> Bool {
         withKey(key) { bytes, hash in
             guard let found = store.find(hash, bytes, isSame: { _ in false }) else { return false }
@@ -168,6 +170,8 @@ import Testing
             let counts = log.counts
             let real = [log.liveCount, log.liveBytes, log.mapped, counts.evictions, counts.purged, counts.droppedByKernel]
             if real != numbers { return "count, bytes, mapped, evicted, purged, dropped are \(real), not \(numbers)" }
+            let sealed = (log.segments(false) + log.segments(true)).filter(\.isSealed).reduce(0) { $0 + $1.frontier - $1.lost }
+            if log.sealed != sealed { return "bytes of sealed segments are \(log.sealed), not \(sealed)" }
             var segments: [Int] = []
             for segment in log.segments(false) + log.segments(true) {
                 segments += [segment.isMain ? 1 : 0, segment.isSealed ? 1 : 0, segment.end, segment.frontier, segment.liveCount, segment.liveBytes]
@@ -176,7 +180,8 @@ import Testing
         }
     }
 
-    /// The shortest history found that fails: parts of it are left out, smaller ones each time, as long as the rest fails still.
+    /// Returns the shortest failing history that was found. Removes smaller and smaller parts, as long as the rest
+    /// still fails.
     private static func shrink(_ limit: Int, _ requests: [Request]) -> (requests: [Request], why: String) {
         var (requests, why) = (requests, ""), use = Use(), runs = 0
         var part = max(1, requests.count / 2)
@@ -226,11 +231,11 @@ import Testing
         #expect((0..<200).allSatisfy { Self.find($0, store) })
     }
 
-    @Test func `an entry used once stays one turn of the main queue, and an unused one none`() {
+    @Test func `an entry used once stays for one turn of the main queue, and an unused entry leaves before`() {
         let store = Self.store(512 << 10)
         for key in 0..<100 { Self.insert(key, store) }
         for key in 0..<50 { #expect(Self.find(key, store)) }
-        // Newcomers that are asked for turn the main queue over.
+        // New entries that are requested again turn the main queue over.
         var key = 1000
         while store.statistics.evictions < 2000 {
             Self.insert(key, store)
@@ -255,7 +260,7 @@ import Testing
 }
 
 extension VolatileLog {
-    /// The segments of a queue, oldest first.
+    /// Returns the segments of a queue, oldest first.
     fileprivate func segments(_ isMain: Bool) -> [Segment] {
         var all: [Segment] = [], number = isMain ? main.oldest : small.oldest
         while number >= 0, let segment = segments[number] {

@@ -5,18 +5,19 @@ import Testing
 
 @testable import Plimsoll
 
-/// What a process does to a volatile cache as a whole: each in a process of its own.
+/// Effects of a whole process on a volatile cache. Each test runs in a separate process.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct VolatileProcessTests {
-    @Test func `a forked child sees an empty cache, and hangs on nothing`() async {
+    @Test func `a forked child sees an empty cache, and no call hangs`() async {
         await #expect(processExitsWith: .success) {
             let cache = VolatileCache<Int, [UInt8]>("parent")
             for key in 0..<2000 { cache.insert([UInt8](repeating: 7, count: 3000), forKey: key) }
             typealias Fork = @convention(c) () -> pid_t
             guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
-            // As if another thread had been writing.
+            // The state during the fork is as if another thread were writing.
             let child = cache.store.log.withLock { _ in fork() }
             if child == 0 {
-                // Swift's runtime may hang in a child that was forked while another thread was within it: then it is a failure, and no wait without end.
+                // Swift's runtime may hang in a child that was forked while another thread was inside the runtime. The
+                // alarm makes such a hang a failure instead of an endless wait.
                 alarm(60)
                 guard (0..<2000).allSatisfy({ cache.value(forKey: $0) == nil }) else { _exit(10) }
                 guard cache.count == 0, cache.byteCount == .zero, cache.heldBytes == .zero, cache.volatileBytes == .zero else { _exit(11) }
@@ -71,7 +72,8 @@ import Testing
         }
     }
 
-    /// Has `madvise` and `mmap` refuse whatever gives pages back: MADV_DONTNEED, MADV_DONTNEED_LOCKED, MAP_FIXED.
+    /// Has `madvise` and `mmap` refuse every call that gives pages back: MADV_DONTNEED, MADV_DONTNEED_LOCKED,
+    /// MAP_FIXED.
     static func refusePages() -> Bool {
         var filter = CallFilter()
         filter.refuse(CallFilter.madvise, argument: 2, 4, EINVAL)
@@ -80,7 +82,8 @@ import Testing
         return filter.install()
     }
 
-    /// Empties a cache of 40,000 numbers and fills it anew under a lower limit; the status to exit with.
+    /// Empties a cache of 40,000 numbers and fills the cache again under a lower limit. Returns the status to exit
+    /// with.
     private static func refill(_ cache: VolatileCache<Int, Int>) -> Int32 {
         for round in 1...3 {
             cache.removeAll()
@@ -111,7 +114,7 @@ import Testing
             let value = [UInt8](repeating: 2, count: 4000)
             var kept = 0
             for key in 1000..<3000 where cache.insert(value, forKey: key) { kept += 1 }
-            // What goes is the oldest; what comes is kept in its place.
+            // The oldest entries are evicted, and new entries take their place.
             guard (1000..<3000).contains(where: { cache.value(forKey: $0) == value }) else { exit(3) }
             let none = VolatileCache<Int, [UInt8]>("none")
             guard !none.insert([1], forKey: 1), none.value(forKey: 1) == nil, none.count == 0 else { exit(4) }
@@ -121,7 +124,7 @@ import Testing
 }
 
 extension HashIndex {
-    /// Whether no slot of any page is in use.
+    /// True if no slot of any page is in use.
     var holdsNothing: Bool {
         (0..<pageCount).allSatisfy { number in
             let page = pageAddress(number)

@@ -1,15 +1,17 @@
 @testable import Plimsoll
 
-/// S3-FIFO in segments as `VolatileLog` documents it, in arrays and with a search for everything: what a volatile cache must do, request by request.
+/// S3-FIFO in segments as `VolatileLog` documents the policy, in arrays and with linear searches. A volatile cache must
+/// match this reference request by request.
 ///
-/// Where bytes lie in pages is `PageLayout`'s matter, and what ghosts are remembered `GhostTable`'s; both have tests of their own.
+/// `PageLayout` decides the places of bytes in pages, and `GhostTable` the remembered ghosts. Both have tests of their
+/// own.
 struct VolatileReference: ~Copyable {
     struct Item {
         let key: Int
         let header: ItemHeader
         let offset: Int
         var uses = 0
-        /// Whether a look-up finds it here.
+        /// True if a look-up finds the item in this segment.
         var isListed = true
     }
 
@@ -22,7 +24,7 @@ struct VolatileReference: ~Copyable {
         var end = 0
         var frontier = 0
         var items: [Item] = []
-        /// Items before it have had their turn.
+        /// The number of the next item in turn. The items before have had their turn.
         var turn = 0
         var liveCount = 0
         var liveBytes = 0
@@ -39,16 +41,16 @@ struct VolatileReference: ~Copyable {
     }
 
     private(set) var limit: Int
-    /// Each oldest first.
+    /// The two queues, each with the oldest segment first.
     private(set) var small: [Segment] = [], main: [Segment] = []
     private var ghosts = GhostTable()
     private(set) var mapped = 0
     private(set) var evictions = 0, purged = 0, droppedByKernel = 0
     private var ids = 0
     private var copied = 0
-    /// What an insert under way is about to replace.
+    /// The key that an insert under way is about to replace.
     private var replacing: Int?
-    /// What the history came by, so that a test sees that it was worth something.
+    /// Counts of rare events, so that a test sees that the history had some.
     private(set) var promotions = 0, turns = 0, returns = 0
 
     init(limit: Int) { self.limit = limit }
@@ -73,7 +75,7 @@ struct VolatileReference: ~Copyable {
 
     // MARK: Requests
 
-    /// Whether it is there; it counts as used then.
+    /// Looks a key up, and marks a present key as used. Returns true if the key is present.
     mutating func ask(_ key: Int) -> Bool {
         guard let (isMain, place, item) = find(key) else { return false }
         let segment = segment(isMain, place)
@@ -96,7 +98,7 @@ struct VolatileReference: ~Copyable {
         if isKnown { returns += 1 }
         guard let (id, offset) = reserve(header, toMain: isKnown, forced: false) else { return false }
         var item = Item(key: key, header: header, offset: offset)
-        // It may have been evicted for the room.
+        // The old item may have been evicted to make room.
         if !isNew, let (isMain, place, old) = find(key) {
             unlist(isMain, place, old, cost(of: segment(isMain, place).items[old], segment(isMain, place)))
             item.uses = 1
@@ -119,11 +121,11 @@ struct VolatileReference: ~Copyable {
         if segment.isSealed, self.segment(isMain, place).liveCount == 0 { retire(isMain, place) }
     }
 
-    /// Bytes given back.
+    /// Releases at least `target` bytes if there are so many. Returns the released bytes.
     mutating func release(_ target: Int) -> Int {
         let before = mapped
         copied = 0
-        // Where half or more is to go nobody looks at items.
+        // A release of half or more does not look at items.
         let isBlind = target >= before / 2
         while before - mapped < target, !small.isEmpty || !main.isEmpty {
             if isBlind {
@@ -142,17 +144,17 @@ struct VolatileReference: ~Copyable {
         while liveBytes > limit || mapped > mostMapped { guard evict() else { return } }
     }
 
-    /// The kernel takes a page of a sealed segment; told by its place in its queue.
+    /// Has the kernel take a page of a sealed segment, named by the place in the queue.
     mutating func take(_ isMain: Bool, _ place: Int, page: Int) { change(isMain, place) { $0.taken.insert(page) } }
 
-    /// Somebody looks which segments lack pages; bytes found.
+    /// Searches for segments that lack pages. Returns the bytes of the pages found.
     mutating func noticeDrops() -> Int {
         var found = 0
         for isMain in [false, true] {
             let sealed = (isMain ? main : small).prefix { $0.isSealed }.map(\.id)
             for id in sealed {
                 let place = self.place(of: id).place, segment = segment(isMain, place), pages = segment.frontier / PageLayout.page
-                // One that has lost nothing so far is looked at in four places.
+                // A segment that has lost nothing so far is probed in four places.
                 let last = max(0, pages - 1), probes = [0, last / 3, last * 2 / 3, last]
                 if segment.lost == 0, probes.allSatisfy({ !segment.taken.contains($0) }) { continue }
                 let gone = segment.taken.count * PageLayout.page - segment.lost
@@ -170,7 +172,8 @@ struct VolatileReference: ~Copyable {
 
     // MARK: Turns
 
-    /// The next in turn goes, or goes on to the main queue: the oldest of the small queue as long as that has a tenth of all bytes, otherwise of the main one.
+    /// Evicts the next item in turn, or moves the item on to the main queue. The next item is the oldest of the small
+    /// queue while that queue has a tenth of all bytes, otherwise of the main queue.
     private mutating func evict(isPurge: Bool = false, sparing spared: Int = -1, mayOpen: Bool = true) -> Bool {
         let smallBytes = small.reduce(0) { $0 + $1.liveBytes }
         let fromMain = small.isEmpty || !main.isEmpty && Double(smallBytes) < Double(liveBytes) * 0.1
@@ -189,7 +192,7 @@ struct VolatileReference: ~Copyable {
         let (isMain, place) = place(of: id), segment = segment(isMain, place)
         for number in segment.turn..<segment.items.count {
             let item = segment.items[number]
-            // Nobody knows of an item any more whose header was on a page that is gone.
+            // An item whose header was on a reclaimed page is lost.
             guard segment.isThere(item.offset) else { continue }
             change(id) { $0.turn = number + 1 }
             guard item.isListed else { continue }
@@ -204,7 +207,7 @@ struct VolatileReference: ~Copyable {
         retire(isMain, place)
     }
 
-    /// One that was used moves to the end of the main queue, with a use less if it was there already.
+    /// Moves a used item to the end of the main queue. An item that was in the main queue already has one use less.
     private mutating func keep(_ item: Item, _ number: Int, _ id: Int, _ mayOpen: Bool) -> Bool {
         let (isMain, place) = place(of: id), segment = segment(isMain, place), uses = isMain ? item.uses - 1 : 0
         if segment.isLarge {
@@ -290,7 +293,8 @@ struct VolatileReference: ~Copyable {
 
     // MARK: Segments
 
-    /// At the end of its queue, or before the one that is being filled if it is full at once.
+    /// Adds a segment at the end of the queue. A segment that is full at once goes before the segment that is being
+    /// filled.
     private mutating func link(_ segment: Segment) {
         var queue = segment.isMain ? main : small
         if let last = queue.last, !last.isSealed, !last.isLarge { queue.insert(segment, at: queue.count - 1) } else { queue.append(segment) }
@@ -330,7 +334,7 @@ struct VolatileReference: ~Copyable {
         return nil
     }
 
-    /// The same for who reads no value: an item whose header is gone is lost.
+    /// Finds an item for a caller that reads no value: an item whose header is gone is lost.
     private mutating func findKept(_ key: Int) -> (isMain: Bool, place: Int, item: Int)? {
         guard let (isMain, place, item) = find(key) else { return nil }
         let segment = segment(isMain, place)
@@ -346,7 +350,8 @@ struct VolatileReference: ~Copyable {
 
     private func cost(of item: Item, _ segment: Segment) -> Int { segment.isThere(item.offset) ? item.header.cost : average(segment) }
 
-    /// What one counts whose length is gone; the last one counts what is left.
+    /// Returns the cost that counts for an item whose length is gone. For the last item that is the rest of the live
+    /// bytes.
     private func average(_ segment: Segment) -> Int {
         segment.liveCount == 1 ? segment.liveBytes : segment.liveBytes / segment.liveCount / 8 * 8
     }

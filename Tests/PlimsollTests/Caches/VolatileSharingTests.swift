@@ -5,8 +5,8 @@ import Testing
 
 @testable import Plimsoll
 
-/// A key with the same hash in every process. Swift's hashes differ from process to process, and with them the keys that
-/// a cache samples: one process in forty learnt a curve that was too wrong for these tests.
+/// A key with the same hash in every process. Swift's hashes differ from process to process, and so do the keys that a
+/// cache samples: one process in forty learnt a curve that was too wrong for these tests.
 private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
     var number: UInt64
 
@@ -40,10 +40,10 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
         for key in keys { cache.insert(value(size), forKey: key) }
     }
 
-    /// A segment is evicted as a whole.
+    /// The size of a segment, which is evicted as a whole.
     private static let segment = 2 << 20
 
-    @Test func `a cache below its share grows at the cost of one above, down to the shares`() {
+    @Test func `a cache below its share takes room from a cache above its share, down to the shares`() {
         let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("above", "below", on: meter)
         defer { meter.share(from: [], lacking: 0) }
         meter.allow(.mebibytes(32), since: .zero)
@@ -56,7 +56,7 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
         #expect(below.heldBytes > 9 << 20 && below.heldBytes <= 12 << 20, "\(below.heldBytes)")
         #expect(above.heldBytes > (20 << 20) - Self.segment && above.heldBytes <= 22 << 20, "\(above.heldBytes)")
         #expect(above.statistics.evictions > 50 && above.statistics.purged == 0)
-        // At its share a cache evicts from its own pages, and so does one above.
+        // A cache at or above its share evicts its own pages.
         let before = (above.heldBytes, below.heldBytes)
         Self.fill(below, 1000..<2000)
         Self.fill(above, 1000..<2000)
@@ -64,7 +64,7 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
         #expect(abs(below.heldBytes - before.1) <= Self.segment && meter.heldBytes <= .mebibytes(32))
     }
 
-    @Test func `no share is given up for one that has none, or whose item is too large for everyone`() {
+    @Test func `a cache gives up no share for a cache without a share, or for an item too large for both`() {
         let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("above", "below", on: meter)
         defer { meter.share(from: [], lacking: 0) }
         meter.allow(.mebibytes(16), since: .zero)
@@ -74,14 +74,14 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
         let held = caches[0].heldBytes
         #expect(!caches[1].insert(Self.value(100_000), forKey: 1) && caches[0].heldBytes == held)
         caches[1].setShare(8 << 20)
-        // Asked once, the cache above gives all that is above its share, and that is not enough.
+        // The cache above its share is asked once and gives all bytes above the share, which is not enough.
         #expect(!caches[1].insert(Self.value(12 << 20), forKey: 1))
         #expect(caches[0].heldBytes > (8 << 20) - Self.segment && caches[1].heldBytes == 0)
         #expect(caches[1].insert(Self.value(100_000), forKey: 1))
         #expect(caches[0].evictAboveShare(.min) == 0 && caches[1].evictAboveShare(.max) == 0)
     }
 
-    @Test func `caches that make room for each other on several threads come to an end`() async {
+    @Test func `caches that make room for each other on several threads do not loop for ever`() async {
         let meter = ChargeMeter(wakesWhenRefusing: false) {}, caches = Self.caches("one", "two", on: meter)
         defer { meter.share(from: [], lacking: 0) }
         meter.allow(.mebibytes(24), since: .zero)
@@ -93,7 +93,7 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
                 }
             }
             group.addTask {
-                // Now the one is above its share, now the other, and readings of the shares are never the same.
+                // The two caches take turns at being above their share, so that readings of the shares always differ.
                 var turn = 0
                 while done.value == 0 {
                     let (high, low) = (caches[turn % 2], caches[(turn + 1) % 2])
@@ -115,7 +115,7 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
         #expect(meter.heldBytes == .zero)
     }
 
-    @Test func `the learnt curve foretells the misses of a volatile cache of another size`() {
+    @Test func `the learnt curve predicts the misses of a volatile cache of another size`() {
         var random = SeededGenerator(seed: usualSeed(11))
         let requests = (0..<300_000).map { _ in
             let draws = (0..<4).map { _ in Double.random(in: 0..<1, using: &random) }
@@ -151,8 +151,22 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
         #expect(cache.endRound(upTo: largest, at: now) == nil && cache.store.counters.sampled.pointee.load(ordering: .relaxed) == 0)
     }
 
+    @Test func `items inserted before a cache began to learn are learnt when they are found`() {
+        let cache = SteadyCache("learns late", limit: .mebibytes(8)), largest = 4 << 20
+        let keys: Range<UInt64> = 0..<10_000
+        for key in keys { cache.insert(Self.value(100), forKey: SteadyKey(number: key)) }
+        cache.learn {}
+        _ = cache.endRound(upTo: largest, at: .zero)
+        for _ in 0..<4 {
+            for key in keys { _ = cache.withBytes(forKey: SteadyKey(number: key)) { _ in true } }
+        }
+        let curve = cache.endRound(upTo: largest, at: .zero)?.curve
+        // All keys fit, so that at most the first of four requests misses.
+        #expect(curve.map { $0.requests == 40_000 && $0.misses(at: largest) < 20_000 } == true, "\(curve as Any)")
+    }
+
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `idle memory goes to the volatile cache whose loads are dear, and is asked of the other`() async throws {
+    func `idle memory goes to the volatile cache with expensive loads, and the other cache releases`() async throws {
         let policy = PressurePolicy(division: .byWorth)
         try await RunningManager.run(policy: policy) { running in
             let manager = running.manager, cheap = SteadyCache("cheap", rebuildCost: .trivial), dear = SteadyCache("dear", rebuildCost: .expensive)
@@ -168,7 +182,7 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
             }
             func turn() async {
                 let rounds = manager.parts.volatileDivider.rounds, held = (cheap.heldBytes + dear.heldBytes) >> 20
-                // So much is idle that both together can't hold all their keys.
+                // So little memory is idle that both caches together cannot hold all their keys.
                 await VolatileManagerTests.push(running, others: 150, volatile: held, of: 256, after: .seconds(11))
                 await running.until { manager.parts.volatileDivider.rounds > rounds }
             }
@@ -195,21 +209,21 @@ private struct SteadyKey: Hashable, BitwiseCopyable, VolatileStorable {
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `what volatile caches give back leaves them divided as their shares are`() async throws {
+    func `releases of volatile caches keep memory divided by their shares`() async throws {
         try await RunningManager.run { running in
             let manager = running.manager, caches = ["one", "two"].map { Cache($0) }
             for cache in caches { Self.fill(cache, 0..<300) }
             let held = caches.map(\.heldBytes), sum = held.reduce(0, +) >> 20
             let registrations = caches.map { manager.register($0) }
             for entry in manager.parts.purgeables.snapshot { entry.setShare(entry.name == "one" ? 30 << 20 : 10 << 20) }
-            // Six MiB are free, and 16 should be.
+            // Six MiB are free, and 16 MiB should be.
             await VolatileManagerTests.push(running, others: 250 - sum, volatile: sum, of: 256, after: .seconds(1))
             await running.until { caches[1].heldBytes <= held[1] - 10 << 20 }
             await VolatileManagerTests.push(running, others: 250 - sum, volatile: sum - 10, of: 256, after: .seconds(1))
             await running.until { manager.reports.contains { $0.action == .makeRoom } }
             let report = try #require(manager.reports.first)
             #expect(manager.level == .normal && report.asked == .mebibytes(10) && report.releasedVolatile >= report.asked, "\(report)")
-            // In proportion, each would have given five.
+            // In proportion to held bytes, each cache would have released five MiB.
             #expect(caches[0].heldBytes == held[0] && caches[1].heldBytes > held[1] - 14 << 20, "\(caches.map(\.heldBytes))")
             for registration in registrations { registration.cancel() }
         }

@@ -35,7 +35,7 @@ import Testing
 
     @Test(arguments: [Alarms.Scale.deadline, .timer]) func `cancelled alarms leave before their due time`(scale: Alarms.Scale) {
         let alarms = alarms(), calls = Counter()
-        // One that is due before all others, so that no cancelled one comes to the front.
+        // This alarm is due before all others, so that no cancelled alarm comes to the front.
         alarms.set(scale, after: .seconds(60)) { calls.add(1) }
         for _ in 0..<10_000 {
             alarms.set(scale, after: .seconds(3600)) { calls.add(100) }.cancel()
@@ -58,7 +58,7 @@ import Testing
         #expect(calls.all == kept.map { delays[$0] }.sorted() && alarms.pending == 0)
     }
 
-    @Test func `C17 a thread more than a second late has found a gap, and one less late was busy`() {
+    @Test func `C17 a thread more than a second late has found a gap, and a thread less late was busy`() {
         for (late, isGap) in [(0.9, false), (1.1, true), (1.5, true), (2.5, true)] {
             let clock = ManualClock(), heartbeat = Heartbeat(time: clock.timekeeper)
             #expect(heartbeat.beat(.alarms, next: .seconds(1)) == nil)
@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test func `T30 the thread keeps polling during a far deadline, so that a gap is noticed early`() async {
-        // Real threads, on a time that stands still.
+        // The threads are real, and the time stands still.
         let polls = Counter()
         let time = Timekeeper(elapsed: {
             polls.add(1)

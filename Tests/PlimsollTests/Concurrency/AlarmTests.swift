@@ -34,7 +34,7 @@ import Testing
         #expect(calls.all.isEmpty)
     }
 
-    @Test func `T30 K35 a freeze moves deadlines, not timers, and timers wait for the way back`() {
+    @Test func `T30 K35 a freeze moves deadlines, not timers, and timers wait for the end of the gap`() {
         let alarms = alarms()
         alarms.set(.deadline, after: .seconds(5)) { [calls] in calls.add("deadline") }
         alarms.set(.timer, after: .seconds(5)) { [calls] in calls.add("timer") }
@@ -57,12 +57,31 @@ import Testing
         #expect(gaps.all == [RunningGap(.hostSleep, .seconds(3600))] && calls.all.isEmpty)
     }
 
-    @Test func `T30 by the machine's own time a thread is started, and ends a wait in time`() async {
+    @Test func `T30 with the machine's own time, a thread is started and fires alarms in time`() async {
         let time = Timekeeper.running, alarms = Alarms(time: time, heartbeat: Heartbeat(time: time))
         alarms.set(.timer, after: .milliseconds(20)) { [calls] in calls.add("timer") }
         alarms.set(.deadline, after: .milliseconds(10)) { [calls] in calls.add("deadline") }
         await until("both alarms") { calls.all.count == 2 }
         #expect(Set(calls.all) == ["timer", "deadline"] && time.elapsed() >= .milliseconds(20))
+    }
+
+    @Test func `payloads leave the queue by due time, equal ones in the order of insertion`() {
+        for seed in seeds(0..<20) {
+            var random = SeededGenerator(seed: seed), queue = AlarmQueue<Int>(), model: [(due: Int, payload: Int)] = []
+            for payload in 0..<500 {
+                if Int.random(in: 0..<3, using: &random) < 2 {
+                    let due = Int.random(in: 0..<100, using: &random)
+                    queue.insert(payload, due: .seconds(due))
+                    model.insert((due, payload), at: model.firstIndex { $0.due > due } ?? model.count)
+                } else {
+                    let now = Int.random(in: 0..<100, using: &random)
+                    let expected = model.first.map { $0.due <= now } == true ? model.removeFirst().payload : nil
+                    #expect(queue.popFirst(dueBy: .seconds(now)) == expected, "seed \(seed)")
+                }
+                #expect(queue.count == model.count && queue.first == model.first?.payload, "seed \(seed)")
+                #expect(queue.next == model.first.map { .seconds($0.due) }, "seed \(seed)")
+            }
+        }
     }
 
     @Test func `the first thread to poll notices a gap, once, and running time does not advance until then`() {
@@ -73,10 +92,10 @@ import Testing
         #expect(heartbeat.isLate && heartbeat.running == .seconds(1))
         #expect(heartbeat.beat(.loop, next: .seconds(10)) == RunningGap(.frozen, .seconds(59)))
         #expect(heartbeat.beat(.alarms, next: .seconds(1)) == nil)
-        #expect(!heartbeat.isLate && heartbeat.running == .seconds(1))
+        #expect(!heartbeat.isLate && heartbeat.running == .seconds(1) && heartbeat.gaps == 1)
     }
 
-    @Test func `a beat that is late by the tolerance is no gap, and a nanosecond more is one`() {
+    @Test func `a beat that is late by the tolerance is no gap, and a nanosecond more is a gap`() {
         let heartbeat = Heartbeat(time: clock.timekeeper)
         #expect(heartbeat.beat(.loop, next: .zero) == nil)
         clock.freeze(for: Heartbeat.tolerance)
@@ -85,7 +104,7 @@ import Testing
         #expect(heartbeat.beat(.loop, next: nil) == RunningGap(.frozen, Heartbeat.tolerance + .nanoseconds(1)))
     }
 
-    @Test func `with a far deadline the thread sleeps between its looks`() async {
+    @Test func `with a far deadline the thread sleeps between its polls`() async {
         let reads = Counter(), real = Timekeeper.running
         let time = Timekeeper {
             reads.add(1)
@@ -94,8 +113,8 @@ import Testing
         let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time)), far = alarms.set(.deadline, after: .seconds(3600)) {}
         let near = alarms.set(.timer, after: .milliseconds(300)) { [calls] in calls.add("near") }
         await until("the near alarm") { !calls.all.isEmpty }
-        // A look reads the time a few times. A thread that never slept would look thousands of times.
-        #expect(reads.value < 200, "two looks are due, and as many for each stride by which a busy machine is late")
+        // A poll reads the time a few times. A thread that never slept would poll thousands of times.
+        #expect(reads.value < 200, "two polls are due, and as many for each stride by which a busy machine is late")
         for alarm in [far, near] { alarm.cancel() }
     }
 }

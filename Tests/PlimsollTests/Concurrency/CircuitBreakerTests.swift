@@ -2,11 +2,11 @@ import Testing
 
 @testable import Plimsoll
 
-/// When a server that failed is asked again.
+/// The times at which a failed server is asked again.
 @Suite struct CircuitBreakerTests {
     private func ms(_ count: Int) -> Duration { .milliseconds(count) }
 
-    /// A breaker for a test's expectations, which cannot change what they look at.
+    /// A breaker in a class: an expectation cannot change the values that it captures.
     private final class Tried {
         var breaker: CircuitBreaker
         init(failures: Int) { breaker = CircuitBreaker(.init(failures: failures, shortest: .milliseconds(100), longest: .milliseconds(400))) }
@@ -49,7 +49,7 @@ import Testing
         #expect(tried.mayTry(at: ms(100)))
         #expect(!tried.mayTry(at: ms(499)))
         #expect(tried.mayTry(at: ms(500)))
-        // Failures of those who began before it opened change nothing.
+        // Failures of calls that began before the breaker opened change nothing.
         let other = Tried(failures: 1)
         other.breaker.failed(at: .zero)
         other.breaker.failed(at: ms(50))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// The thread of one kind of work: started late, stopped, replaced.
+/// The thread of a worker: started late, stopped, replaced.
 @Suite(.timeLimit(.minutes(1))) struct WorkerTests {
     private static let budget = Duration.seconds(5)
 
@@ -70,7 +70,7 @@ import Testing
         #expect(worker.timeUntilStuck(at: .seconds(12), budget: Self.budget) == .seconds(3))
         #expect(worker.replaceIfStuck(at: .milliseconds(14_999), budget: Self.budget) == nil && starter.started == 1)
         #expect(worker.replaceIfStuck(at: .seconds(15), budget: Self.budget) == "slow" && starter.started == 2)
-        // The new thread runs at once, in case of a request meanwhile, and its call ends in good order.
+        // The new thread runs at once, in case of a missed request, and its call ends normally.
         blockUntil("the new thread's call") { calls.withLock { $0 } == [true, true] }
         #expect(worker.timeUntilStuck(at: .seconds(15), budget: Self.budget) == nil)
         handler.unpark()

@@ -7,7 +7,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// T27, C86: the path that frees memory takes none.
+/// T27, C86: the path that frees memory allocates no memory.
 @Suite(.timeLimit(.minutes(5)), .needs(allocation_count_works(), "a sanitizer is in front of malloc")) struct AllocationTests {
     @Test func `T27 C86 judging, deciding and announcing allocate nothing`() {
         var assessor = PressureAssessor(), climb = LadderClimb(.standard), announcer = Announcer(rest: .zero), governor = PurgeGovernor(),
@@ -47,7 +47,7 @@ import Testing
         let cache = PurgeableCache<Int, [UInt8]>("cache", shardCount: 4, cost: { 2 * $1.count })
         for key in 0..<2000 { cache.insert(Array(repeating: 1, count: 100 << 10), forKey: key) }
         manager.register(cache)
-        // Nothing the script shows gets better, so one pass follows another until nothing is left.
+        // The scripted readings do not improve, so that one pass follows another until nothing is left.
         source.script.push(usage: .mebibytes(420), limit: .mebibytes(512))
         let running = Task { try await manager.run() }
         // The pass that empties the cache is still under way when the cache is empty.
@@ -60,9 +60,10 @@ import Testing
     }
 
     @Test func `T27 K29 C86 the thread that notifies observers, listeners and admission members allocates nothing`() async throws {
-        // A host would log, which is not the library's own telling.
+        // The test has no host, whose log would add allocations to those of the library.
         let manager = ResourceManager(source: ScriptedPressureSource()), parts = manager.parts
-        // Counts at the end of what was told before, by the thread that tells.
+        // The number of reports, and the allocation count after the previous report, both noted by the notifying
+        // thread.
         let notified = Mutex((count: 0, before: UInt64(0), most: UInt64(0)))
         let admitting = manager.lifecycle.pausables.add(ConcurrencyLimiter("requests", limit: 8))
         let observing = manager.observe(from: .normal, "first") { _ in
@@ -92,7 +93,7 @@ import Testing
     }
 
     @Test(.needsLinux) func `T27 K29 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
-        // Each pass has a measurement between volatile memory and the heap.
+        // Each pass takes a measurement between volatile memory and the heap.
         let source = CountingSource(warmingPasses: 2, measurementsPerPass: 3)
         let manager = ResourceManager(source: source)
         source.leaveOutGaps(of: manager)
@@ -144,7 +145,7 @@ final class CountingSource: PressureSource {
     private let heartbeat = Mutex<Heartbeat?>(nil)
     private let warmingPasses: Int
     private let measurementsPerPass: Int
-    /// Passes after that are not counted: holders have nothing left, so they are shorter.
+    /// The number of counted passes. Later passes are shorter, because the holders have nothing left.
     private static let mostPasses = 100
 
     /// - Parameter measurementsPerPass: calls of `footprint` in a pass.
@@ -153,7 +154,7 @@ final class CountingSource: PressureSource {
         self.measurementsPerPass = measurementsPerPass
     }
 
-    /// Does not count a turn in which `manager` notices that the machine stood still: the way back from that may allocate.
+    /// Leaves out turns in which `manager` notices a gap: the return from a gap may allocate.
     func leaveOutGaps(of manager: ResourceManager) { heartbeat.withLock { $0 = manager.parts.heartbeat } }
     private var gaps: UInt64 { heartbeat.withLock { $0?.gaps ?? 0 } }
 
@@ -174,13 +175,14 @@ final class CountingSource: PressureSource {
         counts.withLock { ($0.atWake, $0.gapsAtWake) = (after, gapsAtWake) }
     }
 
-    /// Called before and after each pass: the heap of a test that counts allocations is not trimmed.
+    /// Returns a falling footprint. The manager calls this method before and after each pass. The heap of a test that
+    /// counts allocations is not trimmed.
     func footprint() -> Footprint {
         let now = allocation_count()
         return counts.withLock { counts in
             counts.measurements += 1
             if counts.measurements % measurementsPerPass > 1 {
-                // Between volatile memory and the heap.
+                // This measurement is between volatile memory and the heap.
             } else if let start = counts.atPassStart {
                 if counts.passes >= warmingPasses, counts.passes < Self.mostPasses { counts.hand = max(counts.hand, now - start) }
                 counts.passes += 1
@@ -188,7 +190,7 @@ final class CountingSource: PressureSource {
             } else {
                 counts.atPassStart = now
             }
-            // Every pass seems to bring something, so the next one is not held off.
+            // Every pass seems to release memory, so that the next pass is not held off.
             counts.resident -= .mebibytes(100)
             return Footprint(resident: counts.resident)
         }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// What comes again that went on the way to the background.
+/// Reloads of entries that were purged on the way to the background.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundReloadTests {
     @Test func `C89 entries purged on the way to the background are loaded anew on the next look-up, once`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)

@@ -7,10 +7,10 @@ import Testing
 
 /// The division of memory in a manager.
 @Suite struct DividerTests {
-    /// Without a reserve for bursts, so that the room for caches is known.
+    /// A policy without a reserve for bursts, so that the room for caches is known.
     private let policy = PressurePolicy(thresholds: PressureThresholds(burstReserve: 0), division: .byWorth)
 
-    /// Requests more of a few popular keys than of others.
+    /// Requests a few popular keys more often than other keys.
     private func request(_ cache: PurgeableCache<Int, Int>, _ count: Int, keys: Int, _ random: inout SeededGenerator) {
         for _ in 0..<count {
             let draws = (0..<4).map { _ in Double.random(in: 0..<1, using: &random) }
@@ -23,7 +23,7 @@ import Testing
         Dictionary(uniqueKeysWithValues: manager.parts.purgeables.snapshot.map { ($0.name, $0.currentShare) })
     }
 
-    @Test func `caches that share memory are gone with their manager`() {
+    @Test func `caches that share memory are deallocated with their manager`() {
         weak var kept: PurgeableCache<Int, Int>?
         do {
             let manager = ResourceManager(source: ScriptedPressureSource(), policy: policy)
@@ -50,7 +50,7 @@ import Testing
         #expect(cache.counters.share.pointee.load(ordering: .relaxed) == 0)
     }
 
-    /// A value that uses the meter when it goes, as a deinit may that inserts into another cache.
+    /// A value whose deinit uses the meter, like a deinit that inserts into another cache.
     private final class Lender: Sendable {
         let meter: ChargeMeter
         let count: Counter
@@ -67,6 +67,101 @@ import Testing
         }
         meter.share(from: [], lacking: 0)
         #expect(count.value == 1)
+    }
+
+    /// A cache that is only numbers, and that learns the curve that a test sets.
+    private final class FakeCache: SharedPurgeable {
+        private struct State {
+            var held: Int
+            var curve: MissCurve?
+            var asked: [Int] = []
+        }
+
+        let name: String, rebuildCost = RebuildCost.cheap
+        private let state: Mutex<State>
+
+        init(_ name: String, held: Int) {
+            self.name = name
+            state = Mutex(State(held: held))
+        }
+
+        /// The bytes that the cache was asked to evict, call by call.
+        var asked: [Int] { state.withLock { $0.asked } }
+        var statistics: CacheStatistics { CacheStatistics() }
+        var holdsAtMost: ByteCount? { nil }
+        var heldBytes: Int {
+            get { state.withLock { $0.held } }
+            set { state.withLock { $0.held = newValue } }
+        }
+
+        /// Sets the misses of a thousand requests in 4 MiB. Without memory each request misses.
+        func miss(_ misses: Double) {
+            let curve = MissCurve(requests: 1000, points: [.init(bytes: 4 << 20, misses: misses)])
+            state.withLock { $0.curve = curve }
+        }
+
+        func attach(_ meter: ChargeMeter) -> Bool { true }
+        func release(_ target: Int) -> Int { 0 }
+        func learn(onRound: (@Sendable () -> Void)?) {}
+        func endRound(upTo bytes: Int, at now: Duration) -> Learnt? {
+            state.withLock { $0.curve }.map { Learnt(curve: $0, loadTime: 1e6, rate: nil) }
+        }
+        func setShare(_ bytes: Int?) {}
+        func evictAboveShare(_ count: Int) -> Int {
+            state.withLock { $0.asked.append(count) }
+            return count
+        }
+    }
+
+    private static func divider(
+        of caches: [FakeCache], _ meter: ChargeMeter, _ clock: ManualClock = ManualClock()
+    ) -> Divider {
+        let registry = PurgeableRegistry()
+        for cache in caches { registry.add(PurgeableRegistry.Entry(cache, meter: meter, volatileMeter: meter)) }
+        return Divider(registry: registry, meter: meter, time: clock.timekeeper) {}
+    }
+
+    private static func round(_ divider: Divider) {
+        divider.round { _, body in
+            body()
+            return true
+        }
+    }
+
+    @Test func `the last sixteen moves are kept, and rounds eleven seconds apart are a move each`() {
+        let clock = ManualClock(), caches = ["one", "two"].map { FakeCache($0, held: 1 << 20) }
+        let divider = Self.divider(of: caches, ChargeMeter {}, clock)
+        for number in 1...20 {
+            // Memory saves loads of one cache alone, and in the next round of the other cache alone.
+            for (index, cache) in caches.enumerated() { cache.miss((number + index).isMultiple(of: 2) ? 0 : 1000) }
+            clock.advance(by: .seconds(11))
+            Self.round(divider)
+        }
+        #expect(divider.moves.map(\.at) == (5...20).map { Duration.seconds(11 * $0) })
+    }
+
+    @Test func `caches may take the share of the process less the bytes that they hold`() {
+        let meter = ChargeMeter {}, divider = Self.divider(of: [FakeCache("one", held: 2 << 20)], meter)
+        #expect(divider.allowance(held: .zero, room: nil) == nil, "no share")
+        // One of the three MiB on the meter belongs to a cache that takes no part.
+        meter.takeAnyway(3 << 20)
+        divider.share(ProcessShare(bytes: 4 << 20, total: 64 << 20))
+        Self.round(divider)
+        #expect(divider.allowance(held: .mebibytes(3), room: nil) == .mebibytes(2))
+        #expect(divider.allowance(held: .mebibytes(6), room: nil) == .zero)
+    }
+
+    @Test func `only a cache above its share is asked to make room`() {
+        let meter = ChargeMeter {}, caches = ["one", "two"].map { FakeCache($0, held: 1 << 20) }
+        let divider = Self.divider(of: caches, meter)
+        // The two shares are what the two caches hold.
+        divider.share(ProcessShare(bytes: 2 << 20, total: 64 << 20))
+        Self.round(divider)
+        #expect(meter.makeRoom(100) == 0 && caches.allSatisfy(\.asked.isEmpty))
+        caches[0].heldBytes = 2 << 20
+        divider.share(ProcessShare(bytes: 3 << 20, total: 64 << 20))
+        Self.round(divider)
+        #expect(meter.makeRoom(100) == 100 && caches[0].asked == [100] && caches[1].asked.isEmpty)
     }
 
     @Test func `one cache without a limit learns nothing`() async throws {
@@ -88,7 +183,7 @@ import Testing
             let dear = PurgeableCache<Int, Int>("dear", rebuildCost: .expensive) { _, value in value }
             let first = running.manager.register(cheap), second = running.manager.register(dear)
             var random = SeededGenerator(seed: usualSeed(3))
-            // Little more than caches leave free, so that what one cache gains another lacks.
+            // Little more memory is available than caches leave free, so that one cache gains only what another lacks.
             await running.available(.mebibytes(290), after: .seconds(11))
             await running.until { dear.counters.sampled.pointee.load(ordering: .relaxed) > 0 }
             for _ in 0..<20 {
@@ -106,11 +201,11 @@ import Testing
             for holder in status.holders {
                 let worth = try #require(holder.worth)
                 #expect(worth.shareBytes == last[holder.name] && worth.requestsPerSecond > 1000)
-                // Besides the sizes: an end, the cache's own misses, and the two sides of a cliff.
+                // Besides the sizes, the curve has an end, the cache's own misses, and the two sides of a cliff.
                 let sizes = CurveMeter.sizes.count
                 #expect((sizes...sizes + 4).contains(worth.curve.count) && worth.less.savedLoadSecondsPerMinute <= 0)
             }
-            // Rounds are eleven seconds apart, so each is a move of its own.
+            // Rounds are eleven seconds apart, so that each round is a move of its own.
             #expect(moves.count > 0 && moves.count <= Divider.mostMoves && zip(moves, moves.dropFirst()).allSatisfy { $0.atSeconds < $1.atSeconds })
             #expect(moves.allSatisfy { $0.changes.first?.name == "dear" && $0.savedShare >= Division.leastGain }, "\(moves)")
             second.cancel()
@@ -124,7 +219,7 @@ import Testing
         }
     }
 
-    @Test func `a share of the process bounds its caches, and even one cache tells what memory is worth`() async throws {
+    @Test func `a share of the process bounds its caches, and a single cache learns the worth of memory`() async throws {
         try await RunningManager.run(policy: policy) { running in
             let cache = PurgeableCache<Int, Int>("one") { _, value in value }
             let limited = PurgeableCache<Int, Int>("limited", limit: .mebibytes(8)) { _, value in value }
@@ -145,7 +240,7 @@ import Testing
             }
             let offer = try #require(manager.worthOffer)
             #expect(offer.held == cache.heldBytes && offer.room > 100 << 20 && offer.room < 500 << 20, "\(offer)")
-            // Load time of a cheap cache: a millisecond.
+            // The load time of a cheap cache is a millisecond.
             let curve = offer.curve
             #expect(curve.misses(at: 64 << 20) < curve.misses(at: 1 << 20) && curve.misses(at: 0) > 1000 * 1e6, "\(curve)")
             manager.setProcessShare(ProcessShare(bytes: 4 << 20, total: 64 << 20))
@@ -196,7 +291,7 @@ import Testing
             #expect(sampled(caches[1]) && sampled(caches[2]))
             registrations[1].cancel()
             #expect(!sampled(caches[1]))
-            // The last one has no one to share with.
+            // The last cache has no other cache to share with.
             await running.available(.mebibytes(500), after: .seconds(11))
             await running.until { !sampled(caches[2]) }
             withExtendedLifetime(registrations) {}

@@ -5,13 +5,14 @@ import Testing
 
 @testable import Plimsoll
 
-/// When a process ends itself, turn by turn of its response.
+/// The conditions under which a process ends itself, turn by turn of the response.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct EndingTests {
     private let source = PassSource(), clock = ManualClock(), exits = RunningManager.Exits()
     private let policy = PressurePolicy(ladder: .standard.terminating(after: .seconds(2), grace: .seconds(1)))
     private let cache = PurgeableCache<Int, Int>("cache", cost: { _, _ in 1 << 20 })
 
-    /// A manager whose cache is registered and whose purging thread runs, and its response, which takes turns by hand.
+    /// Returns a manager with a registered cache and a running purging thread, and a response whose turns the test
+    /// takes.
     private func make() -> (ResourceManager, PressureResponse) {
         let exits = exits
         let manager = ResourceManager(source: source, policy: policy, time: clock.timekeeper, exit: { exits.add($0, $1) })
@@ -21,7 +22,7 @@ import Testing
         return (manager, PressureResponse(policy: policy, parts: manager.parts, source: source, time: clock.timekeeper))
     }
 
-    /// A turn in which memory is critical, and so much is to be released.
+    /// Takes a turn in which memory is critical and `shortfall` bytes are to be released.
     private func turn(_ second: Int, _ response: inout PressureResponse, shortfall: ByteCount = .zero) {
         let reading = PressureReading(at: .seconds(second), limit: .gibibytes(1), usage: .mebibytes(1004), available: .mebibytes(20))
         let assessment = PressureAssessment(
@@ -29,14 +30,14 @@ import Testing
         response.respond(to: assessment, reading)
     }
 
-    @Test func `C85 a process stays while the last purge helped and bytes are left to purge`() async throws {
+    @Test func `C85 a process does not end while the last purge helped and bytes are left to purge`() async throws {
         var (manager, response) = make()
         source.available = .mebibytes(20)
         turn(0, &response, shortfall: .mebibytes(20))
         await until("the pass has ended") { source.wakes > 0 && cache.count <= 80 }
         for second in 1...5 { turn(second, &response) }
         #expect(!manager.parts.inbox.isStopped && exits.count == 0)
-        // Nothing is left: now it is the only thing to do.
+        // Nothing is left to purge, so that ending the process is the only step.
         cache.removeAll()
         turn(6, &response)
         #expect(manager.parts.inbox.isStopped && exits.first?.status == 75)
@@ -55,13 +56,13 @@ import Testing
         manager.parts.purgeWorker.stop()
     }
 
-    @Test func `C85 a process stays when a second reading shows room`() async throws {
+    @Test func `C85 a process does not end when a second reading shows room`() async throws {
         var (manager, response) = make()
         cache.removeAll()
         source.available = .mebibytes(600)
         for second in 0...5 { turn(second, &response) }
         #expect(source.reads > 0 && !manager.parts.inbox.isStopped && exits.count == 0)
-        // Just below the critical margin it ends, at the margin it does not.
+        // The process ends just below the critical margin, not at the margin.
         let margin = policy.thresholds.criticalMargin.below(.gibibytes(1))
         source.available = margin
         turn(6, &response)
@@ -72,7 +73,7 @@ import Testing
         manager.parts.purgeWorker.stop()
     }
 
-    /// Says what is available when it is asked once more, and that each pass brought 50 MiB, or less.
+    /// A source that gives the available memory at a second reading, and a fall of 50 MiB or less for each pass.
     private final class PassSource: PressureSource {
         private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, wakes: 0, measurements: 0))
 

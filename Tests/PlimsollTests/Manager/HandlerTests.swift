@@ -14,7 +14,7 @@ import Testing
             let other = running.manager.observe { _ in calls.add(100) }
             let first = running.manager.observe { _ in
                 calls.add(1)
-                // Itself and another, during delivery.
+                // Cancels its own registration and another one during the delivery.
                 registration.withLock { $0 }?.cancel()
                 other.cancel()
             }
@@ -69,7 +69,7 @@ import Testing
             await running.available(.mebibytes(150), after: .seconds(6))
             await running.until { notified.value == 1 }
             #expect(running.manager.reports.contains { $0.outcome == .overran(["blocker"]) })
-            // Still blocked, so gone around; the other receives the next event.
+            // The first observer still blocks and is skipped. The other observer receives the next event.
             await running.available(.mebibytes(50), after: .seconds(1))
             await running.until { notified.value == 2 }
             #expect(blocked.value == 1)
@@ -141,6 +141,38 @@ import Testing
         }
     }
 
+    /// A purgeable that blocks in `restrict`.
+    private final class Blocking: Purgeable {
+        let name = "blocking", rebuildCost = RebuildCost.cheap
+        private let blockade: Blockade
+
+        init(_ blockade: Blockade) { self.blockade = blockade }
+
+        var heldBytes: Int { 0 }
+        func release(_ target: Int) -> Int { 0 }
+        func restrict(to limit: ByteCount?) { blockade.wait() }
+    }
+
+    @Test func `a thread that was replaced inside a restriction does not report the release`() async {
+        let purgeables = PurgeableRegistry(), meter = ChargeMeter {}, blockade = Blockade()
+        purgeables.add(PurgeableRegistry.Entry(Blocking(blockade), meter: meter, volatileMeter: meter))
+        let purger = Purger(registry: purgeables, source: ScriptedPressureSource(), time: ManualClock().timekeeper)
+        let goesOn = Log<Bool>(), reports = Log<ActionReport>()
+        let worker = Worker("purges") { turn in goesOn.add(purger.run(turn) { reports.add($0) }) }
+        worker.start()
+        let report = ActionReport(eventID: 1, action: .release, level: .warning, evidence: .headroom, began: .zero)
+        purger.post(.init(report: report, includesPrecious: false))
+        worker.request()
+        await until { blockade.count == 1 }
+        #expect(worker.replaceIfStuck(at: .seconds(5), budget: .seconds(5)) == "blocking")
+        // The new thread runs at once, and finds no request.
+        await until { goesOn.all == [true] }
+        blockade.open()
+        await until { goesOn.all.count == 2 }
+        #expect(goesOn.all == [true, false] && reports.all.isEmpty)
+        worker.stop()
+    }
+
     @Test func `a purgeable that overstates a release is believed up to the held bytes`() async throws {
         try await RunningManager.run { running in
             running.manager.register("boaster", byteCount: { 10 << 20 }) { (_: Int) -> Int in Int.max }
@@ -181,7 +213,7 @@ import Testing
 }
 
 extension RunningManager {
-    /// Runs what blocks on a thread that may be blocked.
+    /// Runs a blocking body on a thread that may block.
     func blocking(_ body: @escaping @Sendable () -> Void) async {
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             manager.parts.threads.run {

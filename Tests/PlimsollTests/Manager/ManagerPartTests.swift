@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// The seam between a manager and the parts that join it, as code of another author would use the seam.
+/// The interface between a manager and its parts, used like code of another author.
 @Suite(.timeLimit(.minutes(5))) struct ManagerPartTests {
     private final class Recorder: ManagerPart {
         let calls = Log<String>()
@@ -119,5 +119,22 @@ import Testing
         manager.parts.alarms.noticed(RunningGap(.frozen, .seconds(60)))
         clock.advance(by: .seconds(2))
         await until { fired.value == 1 }
+    }
+
+    private final class Tagged<Tag>: ManagerPart {
+        let calls = Counter()
+        func loopEnded() { calls.add(1) }
+    }
+
+    @Test func `every part is called, and a type joins once`() {
+        let joined = JoinedParts()
+        let parts = (
+            joined.part { Tagged<Int>() }, joined.part { Tagged<Bool>() }, joined.part { Tagged<String>() },
+            joined.part { Tagged<Int>() }
+        )
+        #expect(parts.0.joinTime == .early && parts.3.joinTime == .known && parts.0.part === parts.3.part)
+        joined.forEach { $0.loopEnded() }
+        #expect(parts.0.part.calls.value == 1 && parts.1.part.calls.value == 1 && parts.2.part.calls.value == 1)
+        #expect(joined.beginRun().count == 3 && joined.part { Tagged<Double>() }.joinTime == .late)
     }
 }

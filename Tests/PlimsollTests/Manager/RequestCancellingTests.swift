@@ -6,7 +6,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// The rung that cancels the request that holds most memory.
+/// The rung that cancels the request that holds the most memory.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct RequestCancellingTests {
     /// Requests that run until they are cancelled, unless they are told to go on.
     final class Requests: Sendable {
@@ -47,7 +47,7 @@ import Testing
         return policy
     }
 
-    @Test func `at critical the request that holds most is cancelled, and the next one after a reading that follows its end`() async throws {
+    @Test func `at the critical level the largest request is cancelled, and the next one after a reading that follows the end`() async throws {
         let requests = Requests()
         try await RunningManager.run(policy: Self.policy(above: .mebibytes(20)), requests: requests.registry) { running in
             for (name, size) in [("GET /", 1), ("POST /import", 150), ("POST /report", 80), ("GET /small", 20)] {
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test func `the turn that finds the cancelled request ended only waits, as its reading may be older`() {
+    @Test func `a turn that finds the cancelled request ended only waits, as the reading may precede the end`() {
         let registry = BudgetRegistry(), first = MemoryBudget(name: "first", registry: registry)
         var cancelling = RequestCancelling()
         func isDue(_ milliseconds: Int...) -> [Bool] { milliseconds.map { cancelling.isDue(at: .milliseconds($0)) } }
@@ -88,7 +88,7 @@ import Testing
         second.end()
     }
 
-    @Test func `a cancelled request that goes on keeps others for a second only`() async throws {
+    @Test func `a cancelled request that continues protects other requests for a second only`() async throws {
         let requests = Requests()
         try await RunningManager.run(policy: Self.policy(above: .mebibytes(20)), requests: requests.registry) { running in
             await requests.add("stubborn", .mebibytes(150), isStubborn: true)
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func `without a count the rung is refused once an episode, with what to do`() async throws {
+    @Test func `without a memory count the rung is refused once an episode, with the remedy`() async throws {
         let requests = Requests()
         try await RunningManager.run(policy: Self.policy(above: .mebibytes(20)), requests: requests.registry) { running in
             for step in 0..<3 { await running.available(.mebibytes(40 + step), after: .milliseconds(10)) }

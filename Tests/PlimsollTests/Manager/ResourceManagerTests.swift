@@ -54,7 +54,8 @@ import Testing
             await running.available(.mebibytes(200))
             let first = try #require(await reports.next())
             #expect(trivial.count == 0 && precious.count == 100)
-            // 1 GiB: the line is at 282.6 MiB, so 83 MiB; 50 came from trivial, the rest from a and b by what they held.
+            // For 1 GiB the line is at 282.6 MiB, so 83 MiB are released: 50 from the trivial cache, the rest from a
+            // and b in proportion to their held bytes.
             #expect(first.released >= .mebibytes(82) && (11...12).contains(cheapA.count) && (34...37).contains(cheapB.count))
             await running.available(.mebibytes(20), after: .seconds(60))
             while let report = await reports.next(), report.action != .release {}
@@ -62,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func `closures in either kind of number are purgeables`() async throws {
+    @Test func `closures that count in Int or in ByteCount are purgeables`() async throws {
         try await RunningManager.run { running in
             let database = Counter()
             database.add(50 << 20)
@@ -103,7 +104,8 @@ import Testing
     @Test func `K30 contents read back at once are released every five seconds, not with each reading`() async throws {
         try await RunningManager.run { running in
             let calls = Counter(), usage = ByteCount.mebibytes(874)
-            // The contents lie in files: what goes is read back by the next request, and all that comes of it is stall.
+            // The contents are in files: the next request reads released contents back, so that a release only causes
+            // stall.
             running.manager.register("file-backed", byteCount: { 64 << 20 }) { (target: Int) in
                 calls.add(1)
                 return target
@@ -139,7 +141,7 @@ import Testing
         }
     }
 
-    @Test func `C83 C84 T40 a simulation walks the real path, labelled`() async throws {
+    @Test func `C83 C84 T40 a simulation takes the real path, with a label`() async throws {
         let events = Mutex<[PressureEvent]>([])
         try await RunningManager.run(policy: .init(ladder: .standard.terminating(after: .seconds(1)))) { running in
             let cache = Self.filledCache()
@@ -173,6 +175,10 @@ import Testing
             let dry = running.manager.reports.filter { $0.outcome == .dryRun }.map(\.action)
             #expect(dry.contains(.release) && dry.contains { if case .expireBackgroundTasks = $0 { true } else { false } })
             #expect(dry.contains { if case .terminate = $0 { true } else { false } })
+            for _ in 0..<3 { await running.available(.mebibytes(900), after: .seconds(60)) }
+            for _ in 0..<5 { await running.available(.mebibytes(20), after: .seconds(1)) }
+            let later = running.manager.reports.filter { $0.outcome == .dryRun }.map(\.action)
+            #expect(later.count { $0 == .release } > dry.count { $0 == .release }, "the next shortage is reported as well")
         }
     }
 
@@ -220,6 +226,49 @@ import Testing
             await running.available(.mebibytes(50), after: .seconds(1))
             #expect(running.manager.level == .critical)
         }
+    }
+
+    /// A source that can never be read, and that notes the calls of the loop. The third reading ends the loop.
+    private final class DeafSource: PressureSource {
+        let calls = Log<String>()
+        private let inbox = Mutex<Inbox?>(nil)
+
+        var capabilities: Capabilities { ScriptedPressureSource().capabilities }
+        var rings: Bool { true }
+
+        func end(_ inbox: Inbox) { self.inbox.withLock { $0 = inbox } }
+        func read(at: Duration) throws(PressureSourceError) -> PressureReading {
+            calls.add("read")
+            if calls.all.count(where: { $0 == "read" }) == 3 { inbox.withLock { $0 }?.stop() }
+            throw PressureSourceError("there is nothing to read")
+        }
+        func wait(atMost limit: Duration) { calls.add("wait") }
+        func wake() {}
+        func footprint() -> Footprint { Footprint() }
+    }
+
+    @Test func `after a reading that fails, the loop waits before the next reading`() async throws {
+        let source = DeafSource(), clock = ManualClock()
+        let manager = ResourceManager(source: source, time: clock.timekeeper)
+        source.end(manager.parts.inbox)
+        try await onThread {
+            PressureLoop(
+                source: source, policy: .standard, time: clock.timekeeper, parts: manager.parts, isEnabled: true,
+                onTurn: nil
+            ).run()
+        }.value
+        #expect(source.calls.all == ["read", "wait", "read", "wait", "read", "wait"])
+    }
+
+    @Test func `a loop counts as alive for thirteen seconds after its last turn`() {
+        let clock = ManualClock()
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        #expect(manager.isAlive, "there was no turn yet")
+        manager.parts.publish(PressureReading(at: .zero), PressureAssessment(at: .zero))
+        clock.advance(by: .milliseconds(12_900))
+        #expect(manager.isAlive)
+        clock.advance(by: .milliseconds(100))
+        #expect(!manager.isAlive)
     }
 
     @Test func `a manager runs once`() async throws {

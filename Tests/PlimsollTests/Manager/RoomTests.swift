@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// What a manager says may still be taken.
+/// The room for more memory that a manager reports.
 @Suite(.timeLimit(.minutes(5))) struct RoomTests {
     @Test func `room follows the readings, and is unknown without a limit or a running manager`() async throws {
         let idle = ResourceManager(source: ScriptedPressureSource())
@@ -24,7 +24,7 @@ import Testing
         #expect(escaped.all.first?.room == nil)
     }
 
-    @Test func `the limit of a body is a share of the room, and less as memory gets shorter`() async throws {
+    @Test func `the limit of a request body is a share of the room, and falls as memory gets shorter`() async throws {
         let idle = ResourceManager(source: ScriptedPressureSource())
         #expect(idle.collectLimit() == 16 << 20, "no limit is known: the most")
         #expect(idle.collectLimit(least: .bytes(3), most: .bytes(3)) == 3)

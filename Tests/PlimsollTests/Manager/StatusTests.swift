@@ -7,10 +7,25 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// What a manager says of itself.
+/// The status that a manager reports.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct StatusTests {
     private func manager(_ clock: ManualClock = ManualClock()) -> ResourceManager {
         ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+    }
+
+    @Test func `control characters are not printed, and long text is cut`() {
+        #expect(printable("a\u{1B}[2J\u{7F}\u{9F}\u{A0}~ é") == "a\u{FFFD}[2J\u{FFFD}\u{FFFD}\u{A0}~ é")
+        #expect(printable("\u{1F} abc", atMost: 3) == "\u{FFFD} a" && printable("abc", atMost: 3) == "abc" && printable("") == "")
+    }
+
+    @Test(arguments: [
+        ("", "", 0), ("", "abc", 3), ("abc", "", 3), ("memory", "memory", 0), ("memory", "memry", 1), ("memory", "memoory", 1),
+        ("memory", "nemory", 1), ("memory", "meomry", 1), ("ab", "ba", 1), ("kitten", "sitting", 3), ("abcd", "badc", 2),
+        ("limit", "ceiling", 5),
+    ])
+    func `the distance of two words counts insertions, deletions, replacements and swaps`(left: String, right: String, distance: Int) {
+        #expect(editDistance(Array(left.utf8), Array(right.utf8)) == distance)
+        #expect(editDistance(Array(right.utf8), Array(left.utf8)) == distance)
     }
 
     @Test func `a manager that never ran has an empty status`() {
@@ -78,7 +93,7 @@ import Testing
             await running.available(.mebibytes(900))
             #expect(running.manager.status.memory?.usageBytes == (124 << 20) && running.manager.counts.transitions.isEmpty)
             await running.available(.mebibytes(40))
-            // It is counted before it is reported.
+            // An action is counted before its report.
             await running.until { running.manager.reports.contains { $0.action == .release } }
             let status = running.manager.status
             let memory = try #require(status.memory)
@@ -145,7 +160,7 @@ import Testing
         #expect(registry.superseded == 2)
     }
 
-    @Test func `a status survives encoding and decoding, and unknown keys are passed over`() throws {
+    @Test func `a status survives encoding and decoding, and unknown keys are ignored`() throws {
         let manager = manager()
         manager.register(PurgeableCache<Int, Int>("numbers", limit: .kibibytes(64)))
         manager.lifecycle.pausables.add(ConcurrencyLimiter("render", limit: 8))
@@ -160,7 +175,7 @@ import Testing
 
     // MARK: Holders that don't answer
 
-    /// Blocks in `heldBytes` from `block()` until `letGo()`.
+    /// A purgeable that blocks in `heldBytes` from `block()` until `letGo()`.
     final class Stuck: Purgeable {
         let name: String, rebuildCost = RebuildCost.cheap
         private let state = Mutex((blocks: false, inside: 0))
@@ -197,7 +212,7 @@ import Testing
             first = await waiting
         }
         #expect(first.holders.first?.unansweredSeconds ?? 0 >= 1 && first.holders.first?.heldBytes == 4096)
-        // Time stands still: nobody is waited for.
+        // Time stands still, so that the status waits for no purgeable.
         numbers.insert(1, forKey: 1)
         let second = manager.status
         #expect(
@@ -206,6 +221,34 @@ import Testing
         stuck.letGo()
         await until { stuck.inside == 0 }
         await until { manager.status.holders[0].unansweredSeconds == nil }
+    }
+
+    @Test func `polls that have ended and polls that were left out make no room for more polls at once`() async throws {
+        let clock = ManualClock(), manager = manager(clock), stuck = (0..<6).map { Stuck("stuck \($0)") }
+        for holder in stuck { manager.register(holder) }
+        let poll = manager.parts.poll, entries = manager.parts.purgeables.snapshot
+        func inside() -> Int { stuck.reduce(0) { $0 + $1.inside } }
+        for _ in 0..<3 { try await onThread { poll.ask(entries) }.value }
+        for holder in stuck { holder.block() }
+        defer { for holder in stuck { holder.letGo() } }
+        var polls: [Task<Void, any Error>] = []
+        for number in 1...PurgeablePoll.most {
+            polls.append(onThread { poll.ask(entries) })
+            await until { inside() == number }
+        }
+        // Time stands still, so that only a poll that is left out returns.
+        let leftOut = Counter()
+        for number in 1...2 {
+            polls.append(
+                PlimsollTests.onThread {
+                    poll.ask(entries)
+                    leftOut.add(1)
+                })
+            await until { leftOut.value == number || inside() > PurgeablePoll.most }
+        }
+        #expect(leftOut.value == 2 && inside() == PurgeablePoll.most)
+        for holder in stuck { holder.letGo() }
+        for poll in polls { try await poll.value }
     }
 
     @Test func `a few threads wait for any number of blocking purgeables, at any number of requests`() async throws {
@@ -219,7 +262,7 @@ import Testing
             async let _ = clock.pass()
             for _ in 0..<20 { _ = await manager.takeStatus() }
         }
-        // Nobody waited for threads that came late: time had run on.
+        // No request waited for threads that came late, because time had advanced.
         await until { stuck.reduce(0, { $0 + $1.inside }) >= PurgeablePoll.most }
         clock.advance(by: .seconds(1))
         #expect(stuck.reduce(0) { $0 + $1.inside } == PurgeablePoll.most)

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Plimsoll
 
-/// Random walks of readings: what holds for every history.
+/// Random walks of readings, and the invariants of every history.
 @Suite struct StormTests {
-    /// Twenty minutes of readings: available memory walks, jumps, and the limit moves now and then.
+    /// Returns twenty minutes of readings: available memory walks and jumps, and the limit changes now and then.
     func storm(seed: UInt64) -> [PressureReading] {
         var random = SeededGenerator(seed: seed)
         var available = 400.0, limit = 512.0, stall = 0.0, at = 0.0

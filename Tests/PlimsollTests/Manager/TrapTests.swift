@@ -6,9 +6,9 @@ import Testing
 
 @testable import Plimsoll
 
-/// Mistakes that are easy to make about memory itself, and that are not made.
+/// Easy mistakes about memory that the library must not make.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct TrapTests {
-    @Test func `T13 headroom alone raises the level where no stall comes before the end, as without swap`() {
+    @Test func `T13 headroom alone raises the level where no stall precedes the kernel's kill, as without swap`() {
         var assessor = PressureAssessor()
         func level(_ seconds: Int, available: ByteCount) -> PressureLevel {
             let limit = ByteCount.mebibytes(512)
@@ -25,8 +25,9 @@ import Testing
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `T22 releasing pages taken by the kernel touches none of them`() {
-        /// Pages that this thread had to fetch: fields 10 and 12 of proc(5), counted after the thread's name.
+    func `T22 a release of pages that the kernel has reclaimed touches none of them`() {
+        /// Returns the number of page faults of this thread: fields 10 and 12 of proc(5), counted after the thread's
+        /// name.
         func faults() -> Int {
             let text = (try? String(contentsOfFile: "/proc/thread-self/stat", encoding: .utf8)) ?? ""
             let fields = text.split(separator: ")").last?.split(separator: " ") ?? []
@@ -66,7 +67,7 @@ import Testing
             await running.available(.mebibytes(190))
             var report = try #require(await reports.next())
             while report.action != .release { report = try #require(await reports.next()) }
-            // A fifth of 1 GiB with the gap to fall through is 283 MiB.
+            // A fifth of 1 GiB with the hysteresis is 283 MiB.
             #expect(report.level == .warning && report.released >= .mebibytes(90) && report.released < .mebibytes(150), "\(report)")
             #expect(cache.count > 250)
         }
@@ -81,10 +82,11 @@ import Testing
                 PressureReading(at: .seconds(seconds), boundary: .maximum, limit: limit, usage: limit - available, available: available)
             ).level
         }
-        // The level at which the ladder ends a process, and the supervisor a unit, begins a tenth of the limit before the kernel kills,
+        // At the critical level the ladder ends a process, and the supervisor a unit. The level begins a tenth of the
+        // limit before the kernel kills.
         #expect(level(0, line * 1.5) < .critical)
         #expect(level(60, line * 0.98) == .critical)
-        // and where growth would leave less than a quarter of a second, earlier still.
+        // With growth that leaves less than a quarter of a second, the level begins earlier.
         var growing = PressureAssessor()
         func grows(_ seconds: Double, _ available: ByteCount) -> PressureLevel {
             growing.assess(
@@ -114,7 +116,8 @@ import Testing
     }
 }
 
-/// A group that stalls for a while and whose trigger fires never: only reading its totals tells. Its clock moves while the loop waits.
+/// A group that stalls for a while and whose trigger never fires, so that only its totals show the stall. The clock
+/// advances while the loop waits.
 private final class SilentSource: PressureSource {
     let clock = ManualClock()
     private let stallsUntil: Duration

@@ -5,9 +5,10 @@ import Testing
 
 @testable import Plimsoll
 
-/// What a running manager does with volatile memory.
+/// Volatile memory under a running manager.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux) struct VolatileManagerTests {
-    /// A group of so many MiB: what others use, what volatile holders have, and page cache make up the usage.
+    /// Pushes a reading of a group of `limit` MiB. The usage is the sum of `others`, the volatile memory and the page
+    /// cache.
     static func push(
         _ running: RunningManager, others: Int, volatile: Int, cache: Int = 0, lazyFreed: Int? = nil, of limit: Int = 1024,
         after step: Duration = .zero
@@ -19,16 +20,16 @@ import Testing
         await running.turn(after: step) { running.source.push(reading) }
     }
 
-    /// 3 % of 1 GiB.
+    /// The margin of the group: 3 % of 1 GiB.
     static let margin = VolatileRoom.margin(below: .gibibytes(1))
 
-    @Test func `a purgeable may fill the group up to the margin, and no level is seen`() async throws {
+    @Test func `a purgeable may fill the group up to the margin, and the level stays normal`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile()
             running.manager.register(holder)
             await Self.push(running, others: 400, volatile: 0)
             var held = 0
-            // Each wakeup brings another reading, which leaves half of what was left.
+            // Each wakeup brings another reading, and each reading halves the remaining room.
             for _ in 0..<20 {
                 _ = holder.fill()
                 held = holder.heldBytes >> 20
@@ -39,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func `the margin is kept by giving back, quietly and with a report`() async throws {
+    @Test func `the margin is kept by releases, with a report and without an event`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile(mebibytes: 600), notified = Counter()
             running.manager.register(holder)
@@ -129,7 +130,7 @@ import Testing
             await Self.push(running, others: 850, volatile: 60)
             _ = await reports.next()
             #expect(cheap.heldBytes == .zero && precious.seen.calls == 0)
-            // A turn in which the loop takes the pass's end to the books, before time goes on.
+            // In this turn the loop records the end of the pass, before time advances.
             await Self.push(running, others: 850, volatile: 60)
             await Self.push(running, others: 980, volatile: 40, after: .seconds(60))
             while let report = await reports.next(), report.action != .release {}
@@ -149,13 +150,13 @@ import Testing
         }
     }
 
-    @Test func `a pass goes in strides and leaves off when the need is gone`() async throws {
+    @Test func `a pass releases in strides, and stops when the need is gone`() async throws {
         let seen = Mutex(ByteCount.zero)
         try await RunningManager.run(onTurn: { reading, _ in seen.withLock { $0 = reading.available ?? .zero } }) { running in
             let asked = Mutex<[Int]>([])
             let source = running.source
             running.manager.register("heap", byteCount: { 2 << 30 }) { (target: Int) in
-                // Meanwhile somebody raised the limit.
+                // The limit is raised during the pass.
                 asked.withLock { $0.append(target) }
                 if asked.withLock({ $0.count }) == 2 {
                     source.push(usage: .mebibytes(3000), limit: .gibibytes(16))
@@ -172,7 +173,7 @@ import Testing
         }
     }
 
-    @Test func `pages taken by the kernel are noticed by the kernel's counter and reported as taken`() async throws {
+    @Test func `pages reclaimed by the kernel are noticed by the kernel's counter, and reported as taken`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile(mebibytes: 100)
             running.manager.register(holder)
@@ -226,7 +227,7 @@ import Testing
     }
 }
 
-/// Holds much and gives nothing: all of it is in use.
+/// A purgeable that holds much and releases nothing, because all of its memory is in use.
 private final class StuckVolatile: VolatilePurgeable {
     let name = "stuck"
     let rebuildCost = RebuildCost.cheap

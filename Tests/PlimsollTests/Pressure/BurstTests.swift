@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// How bursts are learnt, and what follows: room, levels, and how soon a level is over.
+/// Learnt bursts and their effects: room, levels, and the time until a level is over.
 struct BurstTests {
     private static let limit = ByteCount.mebibytes(256)
 
@@ -15,13 +15,13 @@ struct BurstTests {
             at: .seconds(seconds), boundary: .maximum, limit: limit, usage: used, available: limit - used, charged: .mebibytes(charged))
     }
 
-    /// A service at `base` MiB that takes `size` MiB for 0.3 s every `pause` seconds.
+    /// Assesses a service at `base` MiB that takes `size` MiB for 0.3 s every `pause` seconds.
     private static func bursts(_ assessor: inout PressureAssessor, base: Double, size: Double, from start: Double, count: Int, pause: Double = 1.5)
         -> [PressureAssessment]
     {
         var all: [PressureAssessment] = [], at = start
         for _ in 0..<count {
-            // Taken within 40 ms, as page faults do.
+            // The burst takes its memory within 40 ms, like page faults.
             for step in 1...4 {
                 at += 0.01
                 all.append(assessor.assess(reading(at, pinned: base + size * Double(step) / 4)))
@@ -38,7 +38,7 @@ struct BurstTests {
         return all
     }
 
-    @Test func `T20 a usual burst raises no level, and as much is kept free for the next`() {
+    @Test func `T20 a usual burst raises no level, and memory of that size is kept free for the next one`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 60))
         var at = 1.0
@@ -46,7 +46,7 @@ struct BurstTests {
             let seen = Self.bursts(&assessor, base: 60, size: 100, from: at, count: 1)
             at += 1.5
             let last = seen[seen.count - 1]
-            // The first is one that may last: 96 MiB are left of 256, and it grows by 2.5 GB/s.
+            // The first burst may last: 96 MiB of 256 are left, and memory grows by 2.5 GB/s.
             if round == 0 { #expect(seen.contains { $0.level == .warning } && !seen.contains { $0.level == .critical }) }
             if round > 0 { #expect(seen.allSatisfy { $0.level == .normal && $0.shortfall == .zero }, "burst \(round)") }
             #expect(last.level == .normal && last.burst > .mebibytes(97) && last.burst <= .mebibytes(100))
@@ -62,7 +62,7 @@ struct BurstTests {
         var burst: [ByteCount] = []
         for second in stride(from: 3.0, through: 363, by: 1) { burst.append(assessor.assess(Self.reading(second, pinned: 60)).burst) }
         #expect(abs((burst[60] - burst[0] * 0.5).bytes) < 1 << 18 && abs((burst[360] - burst[0] * (1 / 64)).bytes) < 1 << 18)
-        // What caches leave free of a limit without bursts.
+        // The room is that of a limit without bursts.
         #expect(assessor.assess(Self.reading(364, pinned: 60)).room! > .mebibytes(125))
     }
 
@@ -89,7 +89,7 @@ struct BurstTests {
         }
         #expect(add(pinned: 100, charged: 0) == (.zero, 0, 0, false))
         #expect(add(pinned: 160, charged: 20) == (.mebibytes(40), 0, 0, true))
-        // Memory that caches have released need not have reached the kernel.
+        // Memory that caches have released may not have reached the kernel yet.
         #expect(add(pinned: 150, charged: 10) == (.mebibytes(30), 0, 0, true))
         // More than half of the rise has gone.
         #expect(add(pinned: 110, charged: 10) == (.zero, 40, 40, false))
@@ -124,7 +124,8 @@ struct BurstTests {
         let standard = room(.standard, after: 10)
         #expect(room(PressureThresholds(burstHalfLife: .seconds(5)), after: 10) > standard + .mebibytes(50))
         #expect(room(PressureThresholds(burstReserve: 0.1), after: 10) > standard + .mebibytes(50))
-        // Without a reserve the line alone is kept free: 1.38 times the margin of 51.2 MiB of 196 MiB that are available.
+        // Without a reserve the line alone is kept free: 1.38 times the margin of 51.2 MiB of 196 MiB that are
+        // available.
         #expect(abs(room(PressureThresholds(burstReserve: 0), after: 10).bytes - ByteCount.mebibytes(125).bytes) < 2 << 20)
         #expect(PressureThresholds(burstHalfLife: .zero).problem != nil && PressureThresholds(burstReserve: 1.1).problem != nil)
     }
@@ -144,37 +145,38 @@ struct BurstTests {
             while at < end + 1 {
                 at += 0.1
                 last = assessor.assess(Self.reading(at, pinned: base))
-                // Work is let in at once.
+                // The manager admits work at once.
                 #expect(last?.present == .normal, "seed \(seed)")
             }
             #expect(last?.level == .normal, "seed \(seed): from \(base) to \(height) MiB")
         }
     }
 
-    @Test func `T20 with hardly more than the margin free again a level is held as before`() {
+    @Test func `T20 a level is held as before while hardly more than the margin is free again`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 100))
         #expect(assessor.assess(Self.reading(1, pinned: 210)).level == .warning)
         // 64 MiB available: 1.25 times the margin, which lets the level fall, but less than caches leave.
         for step in 1..<50 { #expect(assessor.assess(Self.reading(1 + Double(step) / 10, pinned: 192)).level == .warning) }
-        // What came within one second and stayed counts as growth for some seconds; then the hold of five.
+        // Memory that came within one second and stayed counts as growth for some seconds. The hold of five seconds
+        // follows.
         for step in 0..<60 { _ = assessor.assess(Self.reading(6.1 + Double(step) / 10, pinned: 192)) }
         #expect(assessor.assess(Self.reading(12.1, pinned: 192)).level == .normal)
     }
 
-    @Test func `a burst larger than all recent ones counts as growth, a ramp too, and a usual burst does not hide either`() {
+    @Test func `a burst larger than all recent ones and a ramp count as growth, and a usual burst hides neither`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 60))
         _ = Self.bursts(&assessor, base: 60, size: 60, from: 1, count: 4)
-        // 76 MiB more are no usual burst any more.
+        // 76 MiB more are larger than the usual burst.
         var seen = (1...4).map { assessor.assess(Self.reading(8 + Double($0) * 0.02, pinned: 60 + 26 * Double($0))) }
         #expect(seen.last?.evidence.contains(.growth) == true && seen.last?.level == .warning)
-        // A ramp of 30 MiB a second that each second is less than the usual burst.
+        // A ramp of 30 MiB a second, which in each second is less than the usual burst.
         assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 30))
         _ = Self.bursts(&assessor, base: 30, size: 60, from: 1, count: 4)
         seen = (0..<120).map { assessor.assess(Self.reading(8 + Double($0) * 0.05, pinned: 30 + 1.5 * Double($0))) }
-        // The floor moves twice a second, so the rate of what lasts swings about 30.
+        // The floor moves twice a second, so that the rate of lasting growth swings about 30.
         let growth = seen[80].growth
         #expect(growth > .mebibytes(22) && growth < .mebibytes(40), "\(growth)")
         #expect(seen.last?.level == .critical || seen.last?.level == .warning)
@@ -204,7 +206,7 @@ struct BurstTests {
         #expect(seen.allSatisfy { $0.level == .normal })
     }
 
-    @Test func `a burst larger than the limit leaves room for caches, and a limit that moves in one is followed`() {
+    @Test func `a burst larger than the limit leaves room for caches, and a limit changed in a burst is followed`() {
         var assessor = PressureAssessor()
         let large = ByteCount.gibibytes(4)
         _ = assessor.assess(Self.reading(0, pinned: 10, limit: large))
@@ -214,7 +216,7 @@ struct BurstTests {
             _ = assessor.assess(Self.reading(at, pinned: pinned, limit: large))
         }
         at += 1
-        // The limit is lowered to 256 MiB: half of it is kept for bursts, not all.
+        // The limit is lowered to 256 MiB: half of the limit is kept for bursts, not all.
         let small = assessor.assess(Self.reading(at, pinned: 10))
         #expect(small.burst > .mebibytes(1900) && small.room! > .mebibytes(50) && small.room! < .mebibytes(70), "\(small.room!)")
     }
@@ -224,7 +226,7 @@ struct BurstTests {
         for step in 0..<100 { _ = assessor.assess(Self.reading(Double(step) * 0.05, pinned: 20 + Double(step), charged: step)) }
         let filled = assessor.assess(Self.reading(5, pinned: 120, charged: 100))
         #expect(filled.burst < .mebibytes(1))
-        // Usage is at the limit, but of clean pages.
+        // Usage is at the limit, but the rest is clean pages.
         var reading = Self.reading(6, pinned: 120, charged: 100)
         reading.usage = Self.limit
         #expect(assessor.assess(reading).burst < .mebibytes(1) && assessor.assess(reading).level == .normal)
@@ -232,8 +234,8 @@ struct BurstTests {
 
     // MARK: The heap
 
-    @Test func `the heap is trimmed while caches are held back, less and less often while that brings nothing`() {
-        // A class, since `#expect` takes what it looks at as it is.
+    @Test func `the heap is trimmed while caches are held back, less and less often while trimming frees nothing`() {
+        // A class, since `#expect` cannot change a captured value.
         final class Held { var trim = IdleTrim() }
         let held = Held(), size = ByteCount.mebibytes(50)
         func isDue(_ seconds: Double, _ pinned: ByteCount = size, isHeldBack: Bool = true) -> Bool {
@@ -249,12 +251,12 @@ struct BurstTests {
         }
         let pauses = zip(times.dropFirst(), times).map { $0 - $1 }
         #expect(times.count == 9 && zip(pauses.dropFirst(), pauses).allSatisfy { $0 >= $1 - 0.2 }, "\(pauses)")
-        // What has grown may have been freed.
+        // Memory that has grown may have been freed since.
         #expect(isDue(700, .mebibytes(60)))
         held.trim.finished(fall: .mebibytes(8), took: .milliseconds(2), at: .seconds(700))
         #expect(!isDue(701, .mebibytes(52)))
         #expect(isDue(702.1, .mebibytes(52)))
-        // A hundredth of the time at most.
+        // Trimming takes at most a hundredth of the time.
         held.trim.finished(fall: .mebibytes(100), took: .milliseconds(500), at: .seconds(702.6))
         #expect(!isDue(752, .mebibytes(100)))
         #expect(isDue(753, .mebibytes(100)))

@@ -25,6 +25,40 @@ import Testing
         #expect(mistake?.reason.contains(reason) == true)
     }
 
+    @Test func `each action is harsher than the action before, so that a ladder of all actions climbs`() throws {
+        let all: [PressureAction] = [
+            .warn, .release, .cancelLargestRequest(above: .mebibytes(1)), .quiesce, .expireBackgroundTasks(grace: .seconds(1)), .suspend,
+            .terminate(grace: .seconds(1)),
+        ]
+        #expect(all.map(\.severity) == [0, 1, 2, 3, 4, 5, 6])
+    }
+
+    @Test func `numbers out of their range are refused with their name`() {
+        func problem(_ change: (inout PressureThresholds) -> Void) -> String? {
+            var thresholds = PressureThresholds.standard
+            change(&thresholds)
+            return thresholds.problem
+        }
+        typealias Margin = PressureThresholds.Margin
+        #expect(problem { _ in } == nil)
+        let changes: [(String, (inout PressureThresholds) -> Void)] = [
+            ("criticalMargin", { $0.criticalMargin = Margin(share: 0.21) }),
+            ("criticalMargin", { $0.criticalMargin = Margin(share: 0.1, atMost: .gibibytes(1) + 1) }),
+            ("margins", { $0.warningMargin = Margin(share: 1.01) }), ("margins", { $0.criticalMargin = Margin(share: -0.01, atMost: .zero) }),
+            ("margins", { $0.growthFloor = Margin(share: 1.01) }), ("margins", { $0.growthFloor = Margin(share: -0.01) }),
+            ("fallFactor", { $0.fallFactor = 0.99 }), ("burstHalfLife", { $0.burstHalfLife = .milliseconds(999) }),
+            ("burstReserve", { $0.burstReserve = 1.01 }), ("burstReserve", { $0.burstReserve = -0.01 }),
+            ("stallWarning", { $0.stallWarning = 0 }), ("stallWarning", { $0.stallCritical = 0.19 }),
+        ]
+        for (name, change) in changes { #expect(problem(change)?.contains(name) == true, "\(name)") }
+        let allowed: [(inout PressureThresholds) -> Void] = [
+            { $0.criticalMargin = $0.warningMargin }, { $0.growthFloor = Margin(share: 1) }, { $0.growthFloor = Margin(share: 0) },
+            { $0.warningMargin = Margin(share: 1) }, { $0.fallFactor = 1 }, { $0.burstHalfLife = .seconds(1) }, { $0.burstReserve = 0 },
+            { $0.burstReserve = 1 }, { $0.stallCritical = $0.stallWarning },
+        ]
+        for change in allowed { #expect(problem(change) == nil) }
+    }
+
     @Test func `rungs fire in order`() {
         let outcome = Simulation().run(PressureTrace("__##############"))
         #expect(outcome.actions == "..qrerrrrrrrsrrr")
@@ -39,7 +73,7 @@ import Testing
     @Test func `C85 a level held while readings flap fires a rung once`() {
         var climb = LadderClimb(.standard), quiesced = 0, expired = 0
         for second in 0..<40 {
-            // The level stays critical; every other reading shows less.
+            // The level stays critical, although every other reading is below critical.
             let observed = second % 2 == 0 ? PressureLevel.critical : .warning
             for action in climb.climb(PressureAssessment(at: .seconds(second), level: .critical, observed: observed)) {
                 if action == .quiesce { quiesced += 1 }
@@ -49,8 +83,9 @@ import Testing
         #expect(quiesced == 1 && expired == 0, "no reading was critical for two seconds without a break")
     }
 
-    @Test func `patience needs readings, not the held level`() {
-        // Critical is held for five seconds after the last reading of it, but nothing more is destroyed meanwhile.
+    @Test func `the patience of a rung counts critical readings, not the held level`() {
+        // The critical level is held for five seconds after the last critical reading, but nothing more is destroyed in
+        // that time.
         let outcome = Simulation().run(PressureTrace("_#_______________"))
         #expect(!outcome.allActions.contains { $0.isDestructive })
     }
@@ -58,7 +93,7 @@ import Testing
     @Test func `only an opted-in policy ends the process, at the given time, in each form of opting in`() throws {
         let trace = PressureTrace(String(repeating: "#", count: 60))
         #expect(!Simulation().run(trace).actions.contains("t"))
-        /// The second of its end, by that policy, and what saving may take then.
+        /// Returns the second at which a process with that policy ends, and the grace for saving.
         func end(_ policy: PressurePolicy) -> (second: Int, grace: Duration)? {
             let outcome = Simulation(policy: policy).run(trace)
             let grace = outcome.allActions.compactMap(\.endingGrace).first
@@ -73,7 +108,7 @@ import Testing
         #expect(end(PressurePolicy(ladder: ladder)) ?? (0, .zero) == (25, .seconds(3)))
         #expect(end(PressurePolicy(ladder: .standard.terminating(after: .seconds(30), grace: .seconds(7)))) ?? (0, .zero) == (30, .seconds(7)))
         #expect(end(PressurePolicy(ladder: .standard.terminating(after: .seconds(4)))) ?? (0, .zero) == (4, .seconds(10)))
-        // A ladder that ends already has one end, the last one asked for.
+        // A ladder that already ends the process has one ending, the last one requested.
         let again = PressurePolicy(ladder: ladder.terminating(after: .seconds(40), grace: .seconds(4)))
         #expect(end(again) ?? (0, .zero) == (40, .seconds(4)) && again.ladder.rungs.count == 2)
         #expect(end(PressurePolicy(ladder: ladder.unending)) == nil)
@@ -85,7 +120,7 @@ import Testing
         #expect(
             ladder.rungs.map(\.action).prefix(7) == [.warn, .release, .warn, .release, cancels, .quiesce, .expireBackgroundTasks(grace: .seconds(5))])
         #expect(ladder.rungs[4] == Rung(at: .critical, cancels) && ladder.rungs.count == 8 && ladder.cancellingNoRequest == .standard)
-        // Written by hand, such a ladder is allowed, in that order only.
+        // A ladder written by hand is allowed in that order only.
         #expect(try EscalationLadder(ladder.rungs) == ladder && EscalationLadder.none.cancellingLargestRequest(above: .zero).rungs.count == 1)
         let mistake = try #require(throws: EscalationLadder.Mistake.self) {
             try EscalationLadder([Rung(at: .critical, .quiesce), Rung(at: .critical, cancels)])
@@ -93,7 +128,7 @@ import Testing
         #expect(mistake.rung == 1 && mistake.reason == "cancel largest request (above 64 MiB) comes after the harsher quiesce")
     }
 
-    @Test func `a ladder gives the ending, and drops the ending again`() throws {
+    @Test func `a ladder reports its ending, and a ladder without the ending can be derived`() throws {
         #expect(EscalationLadder.standard.ending == nil)
         let ladder = try EscalationLadder([Rung(at: .critical, after: .seconds(5), .terminate(grace: .seconds(6)))])
         #expect(ladder.ending ?? (.zero, .zero) == (.seconds(5), .seconds(6)) && ladder.unending == .none)
@@ -118,7 +153,7 @@ import Testing
         #expect(first && !second, "single flight")
         governor.finished(report(released: .zero, fall: .zero), at: .seconds(1), available: .mebibytes(100))
         #expect(governor.lastWasUseless)
-        // An eighth less is not yet another danger: at a quarter the line is.
+        // An eighth less is not yet a new danger: the line is at a quarter.
         let eighth = start(2, .mebibytes(88)), quarter = start(3, .mebibytes(75))
         #expect(!eighth && !quarter)
         let tooSoon = start(30, .mebibytes(100)), worse = start(30, .mebibytes(70))
@@ -128,7 +163,7 @@ import Testing
         #expect(later)
     }
 
-    @Test func `a useful purge may be followed at once; a long useless one rests twenty times as long`() {
+    @Test func `another purge may follow a useful one at once, and a long useless one after twenty times its length`() {
         var governor = PurgeGovernor()
         func start(_ second: Int) -> Bool { governor.start(at: .seconds(second), level: .warning, available: nil) }
         _ = start(0)
@@ -156,6 +191,16 @@ import Testing
         #expect(governor.lastWasUseless == isUseless)
     }
 
+    @Test(arguments: [(kibibytes: 1023, rest: 30), (1024, 5)])
+    func `T21 after a useless purge the next rests for 5 s, and for 30 s if less than a mebibyte was released`(kibibytes: Int, rest: Int) {
+        var governor = PurgeGovernor()
+        _ = governor.start(at: .zero, level: .warning, available: nil)
+        governor.finished(report(released: .kibibytes(kibibytes), fall: .zero), at: .zero, available: nil)
+        let early = governor.start(at: .seconds(rest) - .nanoseconds(1), level: .warning, available: nil)
+        let due = governor.start(at: .seconds(rest), level: .warning, available: nil)
+        #expect(!early && due)
+    }
+
     @Test func `K28 trimming takes a twentieth of the time, at the critical level a fifth`() {
         var governor = PurgeGovernor()
         _ = governor.start(at: .zero, level: .warning, available: nil)
@@ -165,7 +210,7 @@ import Testing
         #expect(!calm && urgent)
     }
 
-    @Test func `K6 two totals of one moment are one read, and half a second is enough between two reads`() {
+    @Test func `K6 two stall totals of one moment count as one read, and half a second between two reads is enough`() {
         var meter = StallMeter(), plain = StallMeter()
         meter.add(.zero, at: .zero)
         meter.add(.milliseconds(500), at: .zero)

@@ -22,7 +22,7 @@ import Testing
         #expect(Simulation().run(PressureTrace(readings)).levels == levels)
     }
 
-    @Test func `T13 headroom makes the level, without any stall, and the shortfall reaches beyond the line`() {
+    @Test func `T13 headroom decides the level without any stall, and the shortfall reaches beyond the line`() {
         var assessor = PressureAssessor()
         let calm = assessor.assess(reading(0, available: .mebibytes(300)))
         #expect(calm.level == .normal && calm.shortfall == .zero && calm.evidence == [])
@@ -38,7 +38,7 @@ import Testing
     @Test func `growth raises the level before the margin is met, but not in an empty machine`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(reading(0, available: .mebibytes(400)))
-        // 1 GB in a second: fast, but more than the growth floor is free.
+        // The growth of 1 GB a second is fast, but more than the growth floor is free.
         let early = assessor.assess(reading(0.1, available: .mebibytes(300)))
         #expect(early.level == .normal && early.growth > .mebibytes(500))
         let late = assessor.assess(reading(0.2, available: .mebibytes(190)))
@@ -54,7 +54,7 @@ import Testing
             reading.charged = .mebibytes(step * 13)
             #expect(assessor.assess(reading).growth == .zero)
         }
-        // Released by the caches, but not yet by the heap.
+        // The caches have released memory, but the heap has not.
         var after = reading(2, available: .mebibytes(153))
         after.charged = .zero
         #expect(assessor.assess(after).growth == .zero)
@@ -120,8 +120,8 @@ import Testing
         _ = assessor.assess(reading(0, available: .mebibytes(400)))
         _ = assessor.assess(reading(0.1, available: .mebibytes(300)))
         let thawed = assessor.assess(reading(3600, available: .mebibytes(200)))
-        #expect(thawed.growth == .zero && thawed.level == .normal)
-        // And time that runs backwards.
+        #expect(thawed.growth == .zero && thawed.surge == .zero && thawed.level == .normal)
+        // Time that runs backwards forgets rates too.
         #expect(assessor.assess(reading(10, available: .mebibytes(199))).growth == .zero)
     }
 
@@ -139,7 +139,7 @@ import Testing
         #expect(assessment.level == .warning && assessment.evidence == .announced && assessment.shortfall == .zero)
     }
 
-    @Test func `C77 an announced level is over soon after being taken back, and else after the hold`() {
+    @Test func `C77 an announced level is over soon after a withdrawal, and otherwise after the hold`() {
         for isTakenBack in [true, false] {
             var assessor = PressureAssessor(), fell: Double?
             for step in 0..<80 where fell == nil {
@@ -155,10 +155,10 @@ import Testing
     @Test func `a held level gives the earliest fall and the evidence of the rise, and falls then`() {
         var assessor = PressureAssessor()
         #expect(assessor.assess(reading(0, available: .mebibytes(80))).heldUntil == nil)
-        // Clear of the line, but nearer to it than caches leave: the long hold.
+        // Available memory is above the line, but less than caches leave free: the long hold.
         let near = assessor.assess(reading(1, available: .mebibytes(130)))
         #expect(near.level == .warning && near.heldUntil == .seconds(5) && near.heldFor == .headroom && near.evidence == [])
-        // Far from it: the short one.
+        // Available memory is far above the line: the short hold.
         let far = assessor.assess(reading(1.1, available: .mebibytes(400)))
         #expect(far.level == .warning && far.heldUntil == .milliseconds(1400))
         #expect(assessor.assess(reading(1.39, available: .mebibytes(400))).level == .warning)

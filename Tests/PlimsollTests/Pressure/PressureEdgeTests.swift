@@ -3,9 +3,10 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// The line on which each threshold lies: to the byte, to the permille of time stalled, to the millisecond of time left.
+/// The exact line of each threshold: to the byte, to the permille of time stalled, to the millisecond of time left.
 @Suite struct PressureEdgeTests {
-    /// Its margins are whole numbers: a warning below 200 million bytes, critical below 100 million, growth counts below 400 million.
+    /// A limit whose margins are whole numbers: a warning below 200 million bytes, critical below 100 million, growth
+    /// counts below 400 million.
     let limit: ByteCount = 1_000_000_000
     let plenty: ByteCount = 600_000_000, short: ByteCount = 150_000_000
 
@@ -17,7 +18,8 @@ import Testing
             events: events)
     }
 
-    /// What follows from `available` while `growth` bytes a second are taken: half of what was seen in the last 50 milliseconds.
+    /// Returns the assessment of `available` while memory grows by `growth` bytes a second, which is half of the growth
+    /// seen in the last 50 milliseconds.
     private func assess(_ available: ByteCount, growth: Int) -> PressureAssessment {
         var assessor = PressureAssessor()
         _ = assessor.assess(reading(.zero, available + ByteCount(growth / 10)))
@@ -47,7 +49,7 @@ import Testing
         for (available, expected) in [(plenty, level), (short, levelWhenShort)] {
             var assessor = PressureAssessor()
             _ = assessor.assess(reading(.zero, available, stall: .zero))
-            // Of ten seconds half counts.
+            // Half of the ten seconds counts.
             let assessment = assessor.assess(reading(.seconds(10), available, stall: .milliseconds(permille * 20)))
             #expect(Int((assessment.stallShare * 1000).rounded()) == permille)
             #expect(assessment.observed == expected && assessment.level == expected)
@@ -107,7 +109,7 @@ import Testing
         var assessor = PressureAssessor()
         func now(_ at: Duration, _ available: Int) -> PressureLevel { assessor.assess(reading(at, ByteCount(available))).level }
         #expect(now(.zero, start) == level)
-        // Long enough, but not by enough.
+        // The margin is exceeded for long enough, but not by enough.
         for second in stride(from: 6, through: 18, by: 6) { #expect(now(.seconds(second), held) == level) }
         #expect(now(.seconds(19), clear) == level && now(.milliseconds(22_999), clear) == level)
         #expect(now(.seconds(23), clear) == below)
@@ -116,7 +118,7 @@ import Testing
     @Test func `C76 T20 a level from stall falls after five seconds with less than five sixths of that share stalled`() {
         var assessor = PressureAssessor()
         var total = Duration.zero, share = 0.0
-        /// Ten seconds later, so that a share of `permille` has been stalled.
+        /// Returns the level after ten more seconds, with a stall share of `permille`.
         func level(_ second: Int, _ permille: Double) -> PressureLevel {
             total += .seconds((permille / 1000 * 2 - share) * 10)
             let assessment = assessor.assess(reading(.seconds(second), plenty, stall: total))
@@ -126,7 +128,7 @@ import Testing
         }
         _ = assessor.assess(reading(.zero, plenty, stall: .zero))
         #expect(level(10, 201) == .warning)
-        // 166.7 permille is the line.
+        // The line is at 166.7 permille.
         #expect(level(20, 167) == .warning && level(30, 167) == .warning)
         #expect(level(40, 166) == .normal)
     }
@@ -147,7 +149,7 @@ import Testing
     ])
     func `the shortfall includes a quarter second of growth, at most a margin`(growth: Int, reserve: Int) {
         let calm = assess(short, growth: 0), grown = assess(short, growth: growth)
-        // Beyond the line of the fall by 15 %: 276 million bytes.
+        // The shortfall reaches 15 % beyond the line of the fall: 276 million bytes.
         #expect(abs(calm.shortfall.bytes - 126_000_000) <= 1 && grown.shortfall == calm.shortfall + ByteCount(reserve))
     }
 }
@@ -168,9 +170,9 @@ import Testing
     @Test(arguments: [
         (400_000_000, 1000), (300_000_000, 750), (299_999_999, 15), (250_000_000, 13), (200_000_000, 10), (100_000_000, 5), (1, 1), (0, 1),
     ])
-    func `K23 up to one and a half margins the fastest filling counts, beyond them ordinary work's`(available: Int, expected: Int) {
+    func `K23 the pace follows the fastest filling up to one and a half margins, and ordinary growth beyond`(available: Int, expected: Int) {
         #expect(milliseconds(pace(available)) == expected)
-        // The kernel tells of the margin, and no sooner.
+        // The kernel notifies at the margin, and no sooner.
         #expect(milliseconds(pace(available, rings: true)) == (available >= 300_000_000 ? 1000 : expected))
         #expect(pace(available, holds: false) == Pace.longest)
     }

@@ -7,9 +7,9 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// Whom a shortage is asked of first, and who is left out.
+/// The order in which a shortage asks purgeables, and the purgeables that are left out.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct RebuildOrderTests {
-    /// The turns, as positions in `rates`.
+    /// Returns the turns, as positions in `rates`.
     private func turns(_ rates: [Double?]) -> [[Int]] {
         var order = RebuildOrder(rates.indices) { rates[$0] }, turns: [[Int]] = []
         while order.advance(rates.indices, { rates[$0] }) { turns.append(rates.indices.filter { order.includes(rates[$0]) }) }
@@ -96,7 +96,7 @@ import Testing
             var reports = running.comingReports.makeAsyncIterator()
             await running.available(.mebibytes(180))
             let report = try #require(await reports.next())
-            // The middle of the known is that of `like`.
+            // The median of the known rates is the rate of `like`.
             #expect(asked.all.first == "quick" && Set(asked.all).isSubset(of: ["quick", "like", "unknown"]), "\(asked.all) for \(report.asked)")
             #expect(report.released >= report.asked)
         }
@@ -145,11 +145,11 @@ import Testing
             var report = try #require(await reports.next())
             while report.action != .release { report = try #require(await reports.next()) }
             #expect(report.released > .zero && kept.count == 100 && given.count < 100)
-            // No room to grow: it replaces its own.
+            // Without room to grow, the cache replaces its own entries.
             await running.available(.mebibytes(20), after: .seconds(1))
             for key in 1000..<1050 { kept.insert(key, forKey: key) }
             #expect(kept.count <= 100)
-            // Whoever means everything does not mean it; whoever names it does.
+            // A release from all purgeables leaves the opted-out cache out. A release that names the cache does not.
             let all: ActionReport = await running.manager.release(.max)
             #expect(kept.count > 0 && given.count == 0 && all.outcome == .done)
             let named: ActionReport = await running.manager.release(10 << 20, from: .named("kept"))

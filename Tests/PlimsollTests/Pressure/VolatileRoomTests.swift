@@ -5,9 +5,10 @@ import Testing
 
 @testable import Plimsoll
 
-/// How much volatile memory there may be, decided by numbers alone.
+/// The room for volatile memory, decided by numbers alone.
 @Suite struct VolatileRoomTests {
-    /// A group of `limit` with `free` MiB unused and `file` MiB of inactive file pages, `held` MiB of them volatile.
+    /// Returns a reading of a group of `limit` MiB with `free` MiB unused and `file` MiB of inactive file pages, `held`
+    /// MiB of them volatile.
     static func reading(limit: Int = 512, free: Int, file: Int = 0, held: Int = 0, at: Double = 0, machine: PressureReading.IdleMemory? = nil)
         -> PressureReading
     {
@@ -37,6 +38,7 @@ import Testing
     @Test func `memory free beyond the margin may be taken, and small amounts are ignored`() {
         #expect(Self.judge(Self.reading(free: 116)).allowance == .mebibytes(100))
         #expect(Self.judge(Self.reading(free: 116)).excess == .zero)
+        #expect(Self.judge(Self.reading(free: 20)).allowance == .mebibytes(4))
         #expect(Self.judge(Self.reading(free: 19)).allowance == .zero, "3 MiB would wake the manager for a segment")
         #expect(Self.judge(PressureReading(at: .zero)).allowance == .max, "nothing is known, so nothing bounds")
     }
@@ -49,13 +51,13 @@ import Testing
         #expect(Self.judge(Self.reading(free: 0)).excess == .zero)
     }
 
-    @Test func `page cache that fills the group is idle but for two margins`() {
+    @Test func `page cache that fills the group is idle except for two margins`() {
         let filled = Self.judge(Self.reading(free: 0, file: 400, held: 300))
         #expect(filled.allowance == .mebibytes(100 - 32) && filled.excess == .zero)
         let between = Self.judge(Self.reading(free: 0, file: 330, held: 300))
         #expect(between.allowance == .zero && between.excess == .zero, "a band in which nothing moves")
         let little = Self.judge(Self.reading(free: 0, file: 310, held: 300))
-        #expect(little.excess == .mebibytes(16), "the few pages of the program itself are nobody's margin")
+        #expect(little.excess == .mebibytes(16), "the few pages of the program itself are no margin")
     }
 
     @Test func `no reading both allows bytes and asks them back`() {
@@ -77,17 +79,17 @@ import Testing
     @Test func `transient free memory counts as room only after seconds`() {
         var room = VolatileRoom()
         #expect(room.judge(Self.reading(free: 216, at: 0), growth: .zero).allowance == .mebibytes(200))
-        // The cache took 150; others took 60 and gave them back.
+        // The cache took 150 MiB. Others took 60 MiB and gave them back.
         #expect(room.judge(Self.reading(free: 6, file: 150, held: 150, at: 1), growth: .zero).excess == .mebibytes(10))
         #expect(room.judge(Self.reading(free: 76, file: 140, held: 140, at: 2), growth: .zero).allowance == .zero)
         #expect(room.judge(Self.reading(free: 76, file: 140, held: 140, at: 6), growth: .zero).allowance == .zero)
         #expect(room.judge(Self.reading(free: 76, file: 140, held: 140, at: 12), growth: .zero).allowance == .mebibytes(60))
     }
 
-    @Test func `pages the kernel took unseen are no room twice`() {
+    @Test func `pages that the kernel reclaimed unseen do not count as room twice`() {
         var room = VolatileRoom()
         _ = room.judge(Self.reading(free: 20, file: 300, held: 300, at: 0), growth: .zero)
-        // An allocator took 100: 20 that were free and 80 of ours, which are still on our books.
+        // An allocator took 100 MiB: 20 free MiB and 80 MiB of volatile memory, which the reading still counts as held.
         let verdict = room.judge(Self.reading(free: 0, file: 220, held: 300, at: 1), growth: .zero)
         #expect(verdict.allowance == .zero && verdict.excess == .mebibytes(16))
     }
@@ -102,7 +104,7 @@ import Testing
         #expect(!Self.judge(Self.reading(free: 8)).isTight && Self.judge(below).isTight)
     }
 
-    @Test func `ten seconds after a burst its free memory is room again`() {
+    @Test func `ten seconds after a burst the freed memory is room again`() {
         var room = VolatileRoom()
         // The first reading begins a span, as `at` is far from zero.
         #expect(room.judge(Self.reading(free: 100, at: 100), growth: .zero).allowance == .mebibytes(84))
@@ -169,7 +171,8 @@ import Testing
 
     // MARK: Filling
 
-    /// A cache that fills a group as fast as pages can be touched, beside a service that allocates and frees: how often the manager looks, and what stays free.
+    /// Simulates a cache that fills a group as fast as pages can be touched, beside a service that allocates and frees.
+    /// Counts the polls of the manager, and the memory that stays free.
     @Test func `a group is filled in few polls, and then the manager is not woken`() {
         let wakeups = Mutex(0)
         let meter = ChargeMeter(wakesWhenRefusing: false) { wakeups.withLock { $0 += 1 } }
@@ -177,7 +180,8 @@ import Testing
         let limit = 512, segment = 2 << 20
         for millisecond in 0..<60_000 {
             let second = Double(millisecond) / 1000
-            // 50 MB/s taken for 100 ms, then freed at once: 5 MiB up and down. For a while 40 MiB more are in use.
+            // The service takes 50 MB/s for 100 ms and frees the memory at once: 5 MiB up and down. For a while 40 MiB
+            // more are in use.
             let others = (100 << 20) + (millisecond % 100) * (50 << 10) + ((20_000..<30_000).contains(millisecond) ? 40 << 20 : 0)
             if meter.take(segment) { late += second > 1 ? 1 : 0 } else { refused += 1 }
             var held = meter.heldBytes.bytes
@@ -185,7 +189,7 @@ import Testing
             let count = wakeups.withLock { $0 }
             guard count > rung || second - lookedAt >= 0.513 else { continue }
             (rung, lookedAt) = (count, second)
-            // The kernel makes room by itself where the manager was late.
+            // The kernel reclaims memory where the manager was late.
             held = min(held, (limit << 20) - others)
             meter.give(meter.heldBytes.bytes - held)
             let reading = PressureReading(
@@ -198,7 +202,7 @@ import Testing
             }
             meter.allow(verdict.allowance, since: reading.volatile - verdict.excess)
         }
-        #expect(refused > 50_000, "it pushed all the time")
+        #expect(refused > 50_000, "the cache pushed all the time")
         #expect(rung <= 16, "rung \(rung) times: halving 400 MiB down to 4 takes seven, at the start and when 40 MiB are free again")
         #expect(shrunk <= 2, "asked back \(shrunk) times")
         #expect(late <= 40, "\(late) segments after the first second")
@@ -218,7 +222,7 @@ import Testing
         #expect(!due(9, at: 2) && !due(9, at: 100, isTight: true), "the counter stands")
         #expect(due(10, at: 101) && !due(11, at: 101.1) && due(11, at: 101.3))
         #expect(due(0, at: 110), "another group's counter")
-        #expect(!due(7, at: 200, held: 0) && !due(7, at: 300), "what was taken while nothing was held")
+        #expect(!due(7, at: 200, held: 0) && !due(7, at: 300), "pages taken while nothing was held")
         watch = DropWatch()
         #expect(!due(nil, at: 0, events: 3) && !due(nil, at: 50, events: 3))
         #expect(due(nil, at: 51, events: 4) && !due(nil, at: 51.5, events: 5) && due(nil, at: 52, events: 5))

@@ -2,12 +2,12 @@ import Synchronization
 
 @testable import Plimsoll
 
-/// A holder of volatile memory that holds nothing but numbers, and notes what it is asked.
+/// A holder of volatile memory that only has numbers, and notes each request.
 final class FakeVolatile: VolatilePurgeable {
     struct State {
         var held = 0
         var pinned = 0
-        /// Taken by the kernel and not noticed yet.
+        /// Bytes that the kernel has reclaimed and that are not noticed yet.
         var dropped = 0
         var asked = 0
         var calls = 0
@@ -22,7 +22,7 @@ final class FakeVolatile: VolatilePurgeable {
     private let meter = AtomicLazyReference<ChargeMeter>()
     private let onRelease: @Sendable () -> Void
 
-    /// - Parameter pinned: how much of it the kernel may not take just now.
+    /// - Parameter pinned: the part of the memory that the kernel may not reclaim at present.
     init(
         _ name: String = "volatile", _ cost: RebuildCost = .cheap, mebibytes: Int = 0, pinned: Int = 0, onRelease: @escaping @Sendable () -> Void = {}
     ) {
@@ -41,7 +41,7 @@ final class FakeVolatile: VolatilePurgeable {
         meter.takeAnyway(state.withLock { $0.held })
     }
 
-    /// Takes segments of 2 MiB until the meter says no; how many.
+    /// Takes segments of 2 MiB until the meter refuses. Returns the number of segments.
     func fill(atMost count: Int = 100_000) -> Int {
         var taken = 0
         while taken < count, meter.load()?.take(2 << 20) ?? true {

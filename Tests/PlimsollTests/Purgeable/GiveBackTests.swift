@@ -4,9 +4,10 @@ import Testing
 
 @testable import Plimsoll
 
-/// When the allocator is asked to give pages back, and what is said of it. Real allocators have their matrix: `make allocators`.
+/// The requests to the allocator to give pages back, and the reported signal. `make allocators` runs the matrix of real
+/// allocators.
 @Suite struct GiveBackTests {
-    /// Notes what it is asked for.
+    /// A heap that notes each request.
     final class Heap: GiveBack {
         let canGiveBack: Bool
         let expectedStall: Duration
@@ -25,7 +26,7 @@ import Testing
         func meanHole() -> ByteCount? { hole }
     }
 
-    /// Asks once after a pass; a millisecond goes by at each reading of the clock.
+    /// Asks the allocator once after a pass. The clock advances by a millisecond at each reading.
     @discardableResult
     static func pass(_ giveBack: inout HeapGiveBack, released: ByteCount, asked: ByteCount, fell: ByteCount = .zero) -> Duration {
         let clock = Mutex(Duration.zero)
@@ -53,7 +54,7 @@ import Testing
         #expect(heap.asked == [.full, .light, .full], "holders had nothing: what the heap holds back is the last thing to give")
     }
 
-    @Test func `small holes are walked over once, large ones again`() {
+    @Test func `a heap with small holes is walked once, and a heap with large holes after each pass`() {
         let small = Heap(hole: .bytes(64)), large = Heap(hole: .kibibytes(64))
         for (heap, times) in [(small, 1), (large, 3)] {
             var giveBack = HeapGiveBack(heap)
@@ -63,11 +64,11 @@ import Testing
         let useful = Heap(hole: .bytes(64))
         var giveBack = HeapGiveBack(useful)
         for _ in 0..<3 { Self.pass(&giveBack, released: .mebibytes(64), asked: .mebibytes(64), fell: .mebibytes(60)) }
-        #expect(useful.asked.count == 3, "what brought something is done again")
+        #expect(useful.asked.count == 3, "a walk that freed memory is repeated")
     }
 
     @Test(arguments: [(mebibytes: 9, times: 1), (10, 3), (15, 3)])
-    func `a walk that brings a tenth of what was released is worth another`(mebibytes: Int, times: Int) {
+    func `a walk that frees a tenth of the released bytes is repeated`(mebibytes: Int, times: Int) {
         let heap = Heap(hole: .bytes(64))
         var giveBack = HeapGiveBack(heap)
         for _ in 0..<3 { Self.pass(&giveBack, released: .mebibytes(100), asked: .mebibytes(100), fell: .mebibytes(mebibytes)) }
@@ -75,7 +76,7 @@ import Testing
     }
 
     @Test func `the mean size of holes is known of glibc's heap, and of no other`() {
-        // A hole between two blocks that stay.
+        // Frees the middle block, which leaves a hole between two blocks.
         let blocks = (0..<3).map { _ in malloc(64 << 10) }
         defer { for index in [0, 2] { free(blocks[index]) } }
         free(blocks[1])
@@ -91,14 +92,14 @@ import Testing
         #expect(heap.asked == [.full, .full, .full, .light])
     }
 
-    @Test func `an allocator that cannot give back is left alone`() {
+    @Test func `an allocator that cannot give pages back is not asked`() {
         let heap = Heap(canGiveBack: false)
         var giveBack = HeapGiveBack(heap)
         Self.pass(&giveBack, released: .mebibytes(64), asked: .mebibytes(64))
         #expect(heap.asked.isEmpty)
     }
 
-    /// What was found, whether it is live, and what the signal's detail and remedy contain.
+    /// An allocator that was found, true if giving back is live, and texts that the signal's detail and remedy contain.
     typealias Said = (allocator: HeapAllocator, isLive: Bool, detail: String, remedy: String?)
 
     static let said: [Said] = [
@@ -124,7 +125,7 @@ import Testing
     @Test func `this process's allocator is found, and a manager reports the signal`() {
         let allocator = HeapAllocator.current
         #expect(ResourceManager(source: UnreadableSource()).capabilities["allocator"] == allocator.signal)
-        // The test bundle brings a counting malloc of its own, or a sanitizer's: nothing is given back here.
+        // The test bundle has a counting malloc of its own, or that of a sanitizer, so that no pages are given back.
         #expect(allocator.ownership == .notOwned && !allocator.canGiveBack)
         allocator.giveBack(.full)
         #expect(allocator.sample() == nil)

@@ -11,7 +11,8 @@ import Testing
         try await RunningManager.run { reading, _ in
             turns.withLock { $0.append((reading.at, reading.usage)) }
         } _: { running in
-            // Woken while time moves, a loop that were not held would turn at once, with the old reading.
+            // A loop that is woken while time advances must be held, otherwise the loop would turn at once with the old
+            // reading.
             for round in 1...20 {
                 await running.turn(after: .seconds(1)) {
                     running.source.wake()

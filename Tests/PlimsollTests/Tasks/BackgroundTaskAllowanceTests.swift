@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// The time a unit has in the background.
+/// The allowance of a unit in the background.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskAllowanceTests {
     let clock = ManualClock()
     let manager: ResourceManager
@@ -13,12 +13,23 @@ import Testing
 
     init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
 
-    /// A task that notes why it was asked to stop, and ends then if it is told to.
+    /// Begins a task that notes the reason of the expiration, and ends in the handler if `ends` is true.
     private func begin(_ name: String, _ reasons: Log<ExpirationReason>, ends: Bool = true) -> BackgroundTask {
         manager.beginBackgroundTask(name) { task, reason in
             reasons.add(reason)
             if ends { task.end() }
         }
+    }
+
+    @Test func `T5 no task begins while suspended, and the foreground ends the suspension`() {
+        let reasons = Log<ExpirationReason>()
+        tasks.enterBackground()
+        tasks.suspended(true)
+        #expect(!begin("frozen", reasons).isActive)
+        tasks.enterForeground()
+        let task = begin("back", reasons)
+        #expect(task.isActive && reasons.all.isEmpty)
+        task.end()
     }
 
     @Test func `C28 a task begun in the foreground has the allowance only in the background`() async {
@@ -30,7 +41,7 @@ import Testing
         #expect(task.timeRemaining == .seconds(30) && manager.backgroundTimeRemaining == .seconds(30))
         clock.advance(by: .seconds(20))
         #expect(manager.backgroundTimeRemaining == .seconds(10) && reasons.all.isEmpty)
-        // The allowance is the unit's: one begun later has no more.
+        // The allowance belongs to the unit, so that a task begun later has no more.
         let late = begin("late", reasons)
         #expect(late.timeRemaining == .seconds(10))
         clock.advance(by: .seconds(10))
@@ -54,7 +65,8 @@ import Testing
     }
 
     @Test func `C29 the callback's time and the allowance are two clocks`() async {
-        // A live task moves neither: the allowance starts when the edge has been taken, whenever the task was begun, and other alarms go off in their time.
+        // A live task moves neither clock: the allowance starts when the unit enters the background, at any begin of
+        // the task, and other alarms fire in time.
         let reasons = Log<ExpirationReason>(), edge = Counter()
         let task = begin("upload", reasons)
         manager.parts.alarms.set(.deadline, after: .seconds(5)) { edge.add(1) }
@@ -99,7 +111,7 @@ import Testing
         clock.advance(by: .milliseconds(100))
         #expect(!hung.isActive && hung.timeRemaining == nil && !tasks.hasLiveTasks)
         #expect(manager.reports.map(\.outcome) == [.overran(["hung"])])
-        // A late end is for the old task alone.
+        // A late end ends the old task only.
         tasks.enterForeground()
         let new = begin("hung", reasons)
         hung.end()
@@ -167,6 +179,13 @@ import Testing
         tasks.enterForeground()
         begin("d", Log()).end()
         #expect(idle.value == 2)
+    }
+
+    @Test func `a sweep whose condition does not hold asks no task`() {
+        let reasons = Log<ExpirationReason>(), task = begin("upload", reasons)
+        let asked = tasks.expire(.allowance, within: .seconds(5), if: { _ in false })
+        #expect(asked == 0 && task.isActive && reasons.all.isEmpty && !tasks.isExpiring && tasks.mayBegin)
+        task.end()
     }
 
     @Test func `each unit has a separate allowance`() async {

@@ -36,6 +36,17 @@ import Testing
         #expect(runs.all == ["vacuum"])
     }
 
+    @Test func `T5 a deferred task waits while the unit is suspended, and runs after the resume`() async {
+        handle("vacuum")
+        manager.parts.tasks.suspended(true)
+        deferred.schedule("vacuum", earliest: .seconds(1))
+        clock.advance(by: .seconds(2))
+        await waitUntilIdle()
+        #expect(runs.all.isEmpty && deferred.pending.map(\.id) == ["vacuum"])
+        manager.parts.tasks.suspended(false)
+        await until { runs.all == ["vacuum"] && deferred.pending.isEmpty }
+    }
+
     @Test func `a later request replaces the earlier one, and cancel takes the request back`() async {
         handle("vacuum")
         handle("gone")

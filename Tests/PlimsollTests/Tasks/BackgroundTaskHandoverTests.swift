@@ -14,7 +14,8 @@ import Testing
 
     private func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
 
-    /// Begins a task that hands `payloads` over when it is asked to stop, asks it, and returns where they went.
+    /// Begins a task that hands `payloads` over on expiration, expires the task, and returns the places of the
+    /// payloads.
     private func expire(_ manager: ResourceManager, handingOver payloads: [[UInt8]]) async -> [String?] {
         let places = Log<String?>()
         let task = manager.beginBackgroundTask("export") { task, _ in

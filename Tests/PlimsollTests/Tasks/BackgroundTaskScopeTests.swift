@@ -78,6 +78,29 @@ import Testing
         #expect(manager.backgroundTasks.isEmpty)
     }
 
+    @Test func `a scope whose work fails waits for the handler too`() async {
+        struct Failure: Error {}
+        let goOn = Counter(), order = Log<String>()
+        let work = Task {
+            defer { order.add("scope over") }
+            try await manager.withBackgroundTask("export") { _ in
+                try? await untilCancelled()
+                order.add("work over")
+                throw Failure()
+            } onExpiration: { _, _ in
+                order.add("handler begun")
+                await until { goOn.value != 0 }
+                order.add("handler over")
+            }
+        }
+        await until { !manager.backgroundTasks.isEmpty }
+        manager.parts.tasks.expire(.pressure, within: .seconds(5))
+        await until { Set(order.all).isSuperset(of: ["handler begun", "work over"]) }
+        goOn.add(1)
+        await #expect(throws: Failure.self) { try await work.value }
+        #expect(order.all.suffix(2) == ["handler over", "scope over"] && manager.backgroundTasks.isEmpty)
+    }
+
     @Test func `a scope lives until the handler is done, so that no freeze comes in the middle`() async throws {
         let goOn = Counter(), reached = Counter()
         let work = Task {
@@ -104,13 +127,14 @@ import Testing
                 defer { done.add(1) }
                 try await manager.withBackgroundTask("busy") { _ in
                     started.add(1)
-                    // Never suspends: nothing else gets its thread until it is cancelled.
+                    // The task never suspends, so that no other task gets its thread before the cancellation.
                     let parker = Parker()
                     while !Task.isCancelled { parker.park(atMost: .milliseconds(1)) }
                 }
             }
         }
-        // On a thread of its own, as the pool is taken; those that get a thread of the pool only later are asked later.
+        // The expirations run on a thread of their own, because the pool is full. Tasks that get a thread of the pool
+        // only later are asked later.
         _ = Thread.start("test") { [manager] in
             let parker = Parker()
             while done.value < 8 {
@@ -128,6 +152,35 @@ import Testing
         let wasCancelled = try? await scope.run { Task.isCancelled }
         await scope.leave()
         #expect(wasCancelled == true)
+    }
+
+    @Test func `a scope whose handler was given up ends without waiting, and the handler was called once`() async {
+        let scope = BackgroundScope(), reasons = Log<ExpirationReason>(), threads = manager.parts.threads
+        scope.whenExpired(on: threads) { reasons.add($0) }
+        // The handler waits for a reason.
+        await until { threads.busy == 0 }
+        scope.expire(.operator)
+        scope.giveUp()
+        await scope.leave()
+        await until { threads.busy == 0 && reasons.all == [.operator] }
+    }
+
+    @Test func `a scope that ends by itself lets go of its handler`() async throws {
+        final class Kept: Sendable {
+            let deaths: Counter
+            init(_ deaths: Counter) { self.deaths = deaths }
+            deinit { deaths.add(1) }
+        }
+        let deaths = Counter()
+        func export() async throws {
+            let kept = Kept(deaths)
+            try await manager.withBackgroundTask("export") { _ in
+            } onExpiration: { _, _ in
+                withExtendedLifetime(kept) {}
+            }
+        }
+        try await export()
+        await until { deaths.value == 1 }
     }
 
     @Test func `a scope whose caller is cancelled ends like any child`() async {
@@ -183,6 +236,21 @@ import Testing
         #expect(!late.isActive && manager.overdueTasks.givenUp == ["late"] && manager.overdueTasks.count == 1)
     }
 
+    @Test func `a wait in which tasks may end on their own names those that never end`() async throws {
+        let tasks = manager.parts.tasks, hung = manager.beginBackgroundTask("hung") { _, _ in }
+        manager.beginShutdown(within: .seconds(60), taskShare: 0.5)
+        let names: Task<[String], any Error> = onThread {
+            tasks.expireAndWait(.shutdown, within: .seconds(58), allowsOwnEnd: true)
+        }
+        await until { tasks.gate.withLock { $0.ownEnd?.waiting.count } == 1 }
+        clock.advance(by: .seconds(30))
+        // The wait has joined the sweep.
+        await until { tasks.gate.withLock { $0.sweep?.waiting.isEmpty } == false }
+        #expect(hung.isActive)
+        clock.advance(by: .seconds(28))
+        #expect(try await names.value == ["hung"] && !hung.isActive)
+    }
+
     @Test func `a share of zero asks tasks at the start of a shutdown`() async {
         let asked = Counter()
         let task = manager.beginBackgroundTask("flush") { task, _ in
@@ -221,9 +289,9 @@ import Testing
 }
 
 extension ResourceManager {
-    /// Asks every running task to stop and waits for that without keeping a thread of the pool, which scopes need.
+    /// Asks every running task to stop. Waits for the end without blocking a thread of the pool, which scopes need.
     ///
-    /// - Returns: the names of those given up.
+    /// - Returns: the names of the tasks that were given up.
     @discardableResult
     func expired(_ reason: ExpirationReason) async -> [String] {
         await withCheckedContinuation { done in parts.tasks.expire(reason, within: .seconds(3600)) { done.resume(returning: $0) } }

@@ -9,7 +9,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskStormTests {
     let manager = ResourceManager(source: ScriptedPressureSource())
 
-    /// One task's fate, as the test sees it.
+    /// The fate of one task, as the test sees the task.
     private final class Fate: Sendable {
         let expired = Counter()
         let token = Mutex<BackgroundTask?>(nil)
@@ -24,12 +24,12 @@ import Testing
                         task.end()
                         handled.add(1)
                     }
-                    // Were the token needed in its own handler, nothing would end this.
+                    // If the handler needed the token that `begin` returns, nothing would end this task.
                     await until { !task.isActive }
                     isDone.add(task.refusal == nil ? 1 : 2)
                 }
                 group.addTask {
-                    // Many close to the begin, then as long as it takes.
+                    // Expires the task often close to the begin, then until the task has ended.
                     for _ in 0..<100 where isDone.value == 0 {
                         manager.parts.tasks.expire(.operator, within: .seconds(60))
                         await giveWay()
@@ -77,7 +77,7 @@ import Testing
                             case 1: break  // Dropped.
                             default: fate.token.withLock { $0 = task }
                             }
-                            // Another thread's.
+                            // Ends a task of another thread.
                             if let other = fates.all.randomElement(using: &random), Bool.random(using: &random) {
                                 other.token.withLock { $0 }?.end()
                             }
@@ -144,7 +144,7 @@ import Testing
                 }
             }
             #expect(manager.parts.tasks.tally.count <= cap)
-            // What was refused in a race for the last room is there now.
+            // Room that was refused in a race for the last place is free now.
             while case let task = manager.beginBackgroundTask("rest", onExpiration: { _, _ in }), task.refusal == nil { admitted.add(task) }
             #expect(manager.parts.tasks.tally.count == cap, "round \(round)")
             for task in admitted.all { task.end() }
@@ -186,7 +186,7 @@ import Testing
     }
 
     @Test func `T2 a handler's captured objects are released outside the locks, with any way of ending`() async {
-        /// Ends and begins tasks as it dies.
+        /// An object whose deinit ends and begins tasks.
         final class Nosy: Sendable {
             let manager: ResourceManager, deaths: Counter
             init(_ manager: ResourceManager, _ deaths: Counter) { (self.manager, self.deaths) = (manager, deaths) }

@@ -33,7 +33,7 @@ import Testing
                 group.addTask { task.end() }
                 group.addTask { _ = manager.parts.tasks.expire(.pressure, within: .seconds(60)) }
             }
-            // If ending won, no handler runs; if expiring won, the handler ends it.
+            // If the end won, no handler runs. If the expiration won, the handler ends the task.
             await until { !task.isActive }
             #expect(expired.value <= 1)
         }
@@ -151,6 +151,19 @@ import Testing
         try await running.value
         #expect(!task.isActive && reasons.withLock { $0 } == [.shutdown])
         #expect(manager.beginBackgroundTask("after") { _, _ in }.refusal?.contains("shut down") == true)
+    }
+
+    @Test func `a task that is given up under pressure is named in a report`() async throws {
+        try await RunningManager.run { running in
+            let asked = Counter(), task = running.manager.beginBackgroundTask("hung") { _, _ in asked.add(1) }
+            await running.available(.mebibytes(20))
+            await running.available(.mebibytes(20), after: .seconds(2))
+            await running.until { asked.value == 1 }
+            await running.available(.mebibytes(20), after: .seconds(5))
+            let expirations = running.manager.reports.filter { $0.action == .expireBackgroundTasks(grace: .seconds(5)) }
+            #expect(!task.isActive && expirations.map(\.outcome) == [.done, .overran(["hung"])])
+            #expect(expirations.allSatisfy { $0.level == .critical && $0.evidence.contains(.headroom) })
+        }
     }
 
     @Test func `memory that stays critical expires tasks after two seconds, calm ones never`() async throws {

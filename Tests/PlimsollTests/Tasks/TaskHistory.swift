@@ -2,7 +2,8 @@ import Plimsoll
 
 /// The events of one registry's background tasks, with times, and the rules that the registry must obey.
 ///
-/// A call takes effect at some instant between its begin and its end. A rule is broken if no choice of instants obeys it.
+/// A call takes effect at some instant between its begin and its end. A rule is broken if no choice of instants obeys
+/// it.
 struct TaskHistory: Sendable {
     typealias Span = ClosedRange<Int64>
 
@@ -17,7 +18,7 @@ struct TaskHistory: Sendable {
     }
 
     var tokens: [Token] = []
-    /// Expirations of all tasks, each until no task was left that it asked.
+    /// The expirations of all tasks. Each lasts until all tasks that were asked have ended.
     var sweeps: [Span] = []
     var closes: [Span] = []
 
@@ -29,7 +30,7 @@ struct TaskHistory: Sendable {
     private func faults(of token: Token) -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: String) { if !holds { faults.append(fault) } }
-        /// The token has certainly ended before `time`.
+        /// Returns true if the token has certainly ended before `time`.
         func hasEnded(before time: Int64) -> Bool {
             token.ends.contains { $0.upperBound < time }
                 || sweeps.contains { token.begin.upperBound < $0.lowerBound && $0.upperBound < time }

@@ -47,7 +47,7 @@ import Testing
 
     // MARK: Histories
 
-    /// One registry, and the calls of several threads.
+    /// A registry, and the recorded calls of several threads.
     private final class Recording: Sendable {
         static let calls = 14, tokens = 4
         private struct State {
@@ -101,7 +101,7 @@ import Testing
         }
 
         private func begin(endsWhenAsked: Bool) {
-            // The number is known to the handler, which may be called before the task is.
+            // The handler needs the number, because the handler may run before `begin` has returned the task.
             let number = state.withLock { state -> Int? in
                 guard state.history.tokens.count < Self.tokens else { return nil }
                 state.history.tokens.append(.init(begin: 0...0))
@@ -156,7 +156,8 @@ import Testing
         }
     }
 
-    /// Calls for all histories, of which each thread takes the next: neighbours in the list run at the same time, without a barrier.
+    /// The calls of all histories. Each thread takes the next call, so that neighbours in the list run at the same time
+    /// without a barrier.
     private final class Work: Sendable {
         private let recordings: [Recording], seed: UInt64
         private let next = Atomic(0)
@@ -193,7 +194,7 @@ import Testing
                     }
                 }
             }
-            // Handlers of the last expirations may still be on their way.
+            // Handlers of the last expirations may still be running.
             #expect(await until("all handlers have ended") { handlers.busy == 0 })
             let outcomes = recordings.map { $0.finish() }
             let wrong = outcomes.filter { !$0.faults.isEmpty }, overlapping = outcomes.count { $0.overlaps }

@@ -3,7 +3,8 @@ import Testing
 @testable import Plimsoll
 
 @Suite struct CacheWorthTests {
-    /// A hundred requests a second miss 80 % at 16 MiB, 50 % at 80 MiB and 10 % at 160 MiB; a load takes 20 ms.
+    /// Returns the worth of a cache with a hundred requests a second. The requests miss 80 % at 16 MiB, 50 % at 80 MiB
+    /// and 10 % at 160 MiB. A load takes 20 ms.
     static func worth(share: Int) -> CacheWorth {
         let curve = MissCurve(
             requests: 1000,
@@ -16,20 +17,20 @@ import Testing
         arguments: [
             (0, 0, 0), (16, 64, 30), (80, -64, -30), (80, 80, 40), (160, 1024, 0), (16, -64, -20), (160, -1024, -90),
         ] as [(Int, Int, Double)])
-    func `a change of the share changes the hits as the curve says`(share: Int, change: Int, hits: Double) {
+    func `a change of the share changes the hits as the curve predicts`(share: Int, change: Int, hits: Double) {
         #expect(abs(Self.worth(share: share << 20).hitsPerSecond(from: change << 20) - hits) < 1e-9)
     }
 
-    @Test func `less than nothing is nothing, and no sum overflows`() {
+    @Test func `extreme changes of the share change no hits, and no sum overflows`() {
         #expect(Self.worth(share: .max).hitsPerSecond(from: .max) == 0 && Self.worth(share: 0).hitsPerSecond(from: .min) == 0)
     }
 
-    @Test func `a curve without requests promises nothing`() {
+    @Test func `a curve without requests predicts only misses`() {
         let worth = CacheWorth(curve: MissCurve(requests: 0, points: []), share: 10, target: 10, requestsPerSecond: 0, loadTime: 1)
         #expect(worth.missRatio(at: 5) == 1 && worth.hitsPerSecond(from: 100) == 0)
     }
 
-    @Test func `the status tells what 64 MiB more and less would do`() {
+    @Test func `the status shows the effect of 64 MiB more and less`() {
         let status = WorthStatus(Self.worth(share: 80 << 20))
         #expect(status.curve.map(\.bytes) == [16 << 20, 80 << 20, 160 << 20] && status.curve.map(\.missRatio) == [0.8, 0.5, 0.1])
         #expect(abs(status.more.hitsPerSecond - 32) < 1e-9 && abs(status.less.hitsPerSecond + 30) < 1e-9)

@@ -5,14 +5,15 @@ import Testing
 @testable import Plimsoll
 
 @Suite struct DivisionTests {
-    /// Misses fall from 1,000 in inverse proportion to the bytes: the first `scale` bytes save half.
+    /// Returns a curve whose misses fall from 1,000 in inverse proportion to the bytes: the first `scale` bytes save
+    /// half.
     static func power(_ scale: Double, requests: Double = 1000) -> MissCurve {
         MissCurve(
             requests: requests,
             points: (1...64).map { .init(bytes: $0 * 16, misses: requests / (1 + Double($0 * 16) / scale)) })
     }
 
-    /// All requests miss below `bytes`, and none above.
+    /// Returns a curve of a loop: all requests miss below `bytes`, and none above.
     static func loop(_ bytes: Int, requests: Double = 1000) -> MissCurve {
         MissCurve(requests: requests, points: [.init(bytes: bytes - 1, misses: requests), .init(bytes: bytes, misses: 0)])
     }
@@ -37,7 +38,7 @@ import Testing
         #expect(settle([cheap, cheap], from: [900, 100]).allSatisfy { abs($0 - 512) < 150 }, "equals share")
     }
 
-    @Test func `a loop gets what it needs, or next to nothing`() {
+    @Test func `a loop gets all the memory that it needs, or next to none`() {
         let other = Division.Holder(held: 600, curve: Self.power(50), loadTime: 1)
         let fits = settle([.init(held: 424, curve: Self.loop(700), loadTime: 1), other], from: [424, 600])
         #expect(fits[0] >= 690, "\(fits)")
@@ -45,7 +46,7 @@ import Testing
         #expect(not[0] < 150, "\(not)")
     }
 
-    @Test func `no move for a gain of less than a hundredth of what memory saves`() {
+    @Test func `memory does not move for a gain of less than a hundredth of the saved load time`() {
         let one = Division.Holder(held: 512, curve: Self.power(100), loadTime: 1)
         let other = Division.Holder(held: 512, curve: Self.power(104), loadTime: 1)
         let result = Division.next([one, other], from: [500, 524], budget: 1024)
@@ -82,7 +83,7 @@ import Testing
         #expect(Division.next([pinned, limited, free], from: [300, 100, 600], budget: 100).shares == [300, 0, 0])
     }
 
-    @Test func `worst numbers trap nowhere`() {
+    @Test func `extreme numbers do not trap`() {
         let worst = [
             Division.Holder(held: .max, curve: Self.power(100), loadTime: .nan, least: .min, most: .min),
             Division.Holder(held: .min, curve: Self.loop(700, requests: .infinity), loadTime: .infinity, most: .max),
@@ -99,7 +100,7 @@ import Testing
     }
 
     @Test(arguments: seeds(0..<4))
-    func `the division is as good as any that a search over units finds`(seed: UInt64) {
+    func `the division is as good as the best one that a search over units finds`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let holders = (0..<3).map { _ in
             var misses = 1000.0
@@ -123,7 +124,7 @@ import Testing
 
     // MARK: Many holders
 
-    @Test func `of more holders than units, each gets what saves most`() {
+    @Test func `with more holders than units, memory goes to the holders that save the most load time`() {
         var random = SeededGenerator(seed: usualSeed(11))
         let budget = 100_000
         let holders: [Division.Holder] = (0..<500).map { index in
@@ -137,7 +138,7 @@ import Testing
         #expect(cost(shares) < 0.75 * cost(holders.map(\.held)))
     }
 
-    @Test func `of many loops those that fit get all that they need, and others next to nothing`() {
+    @Test func `of many loops, those that fit get all the memory that they need, and others next to none`() {
         let holders = (0..<40).map { _ in Division.Holder(held: 1000, curve: Self.loop(4000), loadTime: 1) }
         let shares = Division.best(holders, budget: 40_000)
         #expect(shares.count { $0 >= 4000 } == 10 && shares.reduce(0, +) <= 40_000, "\(shares)")
@@ -155,7 +156,7 @@ import Testing
 
     // MARK: The sum
 
-    @Test(arguments: [3, 40]) func `the sum is what the best division costs at each size`(_ count: Int) {
+    @Test(arguments: [3, 40]) func `the sum of curves is the cost of the best division at each size`(_ count: Int) {
         let holders: [Division.Holder] = (0..<count).map { index in
             let scale = Double(50 + 20 * index), load = Double(1 + index % 3)
             return Division.Holder(held: 64, curve: Self.power(scale), loadTime: load)
@@ -170,7 +171,7 @@ import Testing
         }
     }
 
-    @Test func `the sum counts what holders without a curve hold, and has a cliff where a loop has one`() {
+    @Test func `the sum of curves counts the bytes of holders without a curve, and keeps the cliff of a loop`() {
         let loop = Division.Holder(held: 10, curve: Self.loop(32_000), loadTime: 2), unknown = Division.Holder(held: 5000, curve: nil, loadTime: 1)
         let sum = Division.sum([loop, unknown], upTo: 64_000)
         #expect(sum.misses(at: 5000 + 30_000) == 2000 && sum.misses(at: 5000 + 33_000) == 0, "\(sum.points)")

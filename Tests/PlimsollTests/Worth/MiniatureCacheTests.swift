@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// S3-FIFO in arrays, with a search for everything.
+/// S3-FIFO in arrays, with linear searches.
 private struct PlainS3FIFO {
     struct Entry {
         var hash: UInt32
@@ -95,14 +95,14 @@ private final class OwnedMiniature {
 
 @Suite struct MiniatureCacheTests {
     @Test(arguments: seeds(0..<4), [112, 240])
-    func `any history leaves what a plain S3-FIFO holds`(seed: UInt64, entries: Int) {
+    func `after any history the miniature has the entries of a plain S3-FIFO`(seed: UInt64, entries: Int) {
         var random = SeededGenerator(seed: seed), plain = PlainS3FIFO(entries: entries)
         let miniature = OwnedMiniature(entries: entries), keys = UInt32.random(in: 8...600, using: &random)
         let mostCost = Int.random(in: 1...50, using: &random), capacity = Int.random(in: 1...4000, using: &random)
         plain.resize(to: capacity)
         miniature.cache.resize(to: capacity)
         for step in 0..<4000 {
-            // The sum of two draws, so that some keys are popular.
+            // The product of two draws makes some keys popular.
             let draw = UInt32.random(in: 0..<keys, using: &random) * UInt32.random(in: 0..<keys, using: &random) / keys
             let hash = (draw + 1) &* 0x9E37_79B9, cost = Int.random(in: 1...mostCost, using: &random)
             switch Int.random(in: 0..<400, using: &random) {
@@ -137,7 +137,7 @@ private final class OwnedMiniature {
     }
 
     @Test(arguments: [112, 240])
-    func `the number of entries is bounded, whatever they cost`(entries: Int) {
+    func `the number of entries is bounded, at any cost of an entry`(entries: Int) {
         let miniature = OwnedMiniature(entries: entries)
         miniature.cache.resize(to: 1 << 40)
         for hash in 1...UInt32(1000) { miniature.cache.insert(hash &* 0x9E37_79B9, cost: 0) }

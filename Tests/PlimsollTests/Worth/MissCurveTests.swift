@@ -19,7 +19,7 @@ import Testing
         #expect(curve.points.map(\.misses) == [100, 30, 30])
     }
 
-    @Test func `numbers that are none count as zero`() {
+    @Test func `numbers that are not finite count as zero`() {
         let curve = MissCurve(
             requests: .nan, points: [.init(bytes: 10, misses: .infinity), .init(bytes: -3, misses: 1), .init(bytes: 0, misses: 1)])
         #expect(curve.requests == 0 && curve.points == [.init(bytes: 10, misses: 0)] && curve.misses(at: 5) == 0)
@@ -27,14 +27,15 @@ import Testing
 
     @Test(
         arguments: [
-            // On the slope between 10 and 40 bytes all is scaled, at most by two.
+            // On the slope between 10 and 40 bytes all misses are scaled, at most by two.
             (30, 25, [45, 15]), (100, 25, [120, 40]), (5, 25, [30, 10]), (0, 25, [60, 20]), (30, 40, [90, 30]),
-            // The fall from no memory to 10 bytes is a cliff: between the points next to it the misses become a point.
+            // The fall from no memory to 10 bytes is a cliff: between the points next to the cliff the misses become a
+            // point.
             (70, 5, [70, 60, 20]), (60, 5, [60, 60, 20]), (30, 5, [30, 30, 10]),
-            // Nothing is said of larger sizes, nor by a cache without memory.
+            // A cache says nothing about larger sizes, and a cache without memory says nothing at all.
             (30, 41, [60, 20]), (30, 0, [60, 20]),
         ] as [(Double, Int, [Double])])
-    func `a curve is corrected by what the cache itself has missed`(misses: Double, bytes: Int, expected: [Double]) {
+    func `a curve is corrected by the cache's own misses`(misses: Double, bytes: Int, expected: [Double]) {
         // With a fall of 35 of 100 between the points the slope would be a cliff.
         var curve = MissCurve(requests: 200, points: [.init(bytes: 10, misses: 60), .init(bytes: 40, misses: 20)])
         if bytes == 5 { curve = MissCurve(requests: 100, points: curve.points) }
@@ -56,7 +57,7 @@ import Testing
 }
 
 @Suite struct CurveMeterTests {
-    /// Requests `requests` of a cache of each size, and returns the share of misses.
+    /// Requests `requests` of a cache of `bytes`, and returns the share of misses.
     private func misses(_ requests: [UInt32], bytes: Int, cost: (UInt32) -> Int) -> Double {
         let cache = PurgeableCache<UInt64, UInt64>(
             "curve", limit: ByteCount(bytes), lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, time: .running, hashSeed: 1
@@ -105,42 +106,43 @@ import Testing
         let bytes = 20_000 * 100, curve = curve(requests, upTo: bytes, meanCost: 100) { _ in 100 }
         #expect(curve.isReliable && curve.points.count == CurveMeter.sizes.count)
         var errors: [Double] = []
-        // Every other size: a cache of each is filled.
+        // Checks every other size, because each check fills a cache of that size.
         for point in curve.points.enumerated().filter({ $0.offset % 2 == 0 }).map(\.element) {
             let real = misses(requests, bytes: point.bytes) { _ in 100 }
             errors.append(abs(point.misses / curve.requests - real) * 100)
         }
         let mean = errors.reduce(0, +) / Double(errors.count)
-        // The flatter the stream, the more the number of keys in the sample decides, which is a matter of chance.
+        // The flatter the stream, the more the error depends on the number of keys in the sample, which is a matter of
+        // chance.
         #expect(mean < (skew < 0.8 ? 9 : 6) && (errors.max() ?? 0) < 20, "points: \(errors)")
     }
 
-    @Test func `a loop saves nothing until it fits`() {
+    @Test func `a loop saves nothing until all of the loop fits`() {
         let requests = (0..<20).flatMap { _ in 0..<UInt32(14_000) }
         let curve = curve(requests, upTo: 20_000 * 100, meanCost: 100) { _ in 100 }
-        // A quarter of the memory holds a third of the loop; all of it holds the loop.
+        // A quarter of the memory holds a third of the loop; all of the memory holds the loop.
         #expect(curve.misses(at: 5000 * 100) > 0.85 * curve.requests)
         #expect(curve.misses(at: 20_000 * 100) < 0.15 * curve.requests)
     }
 
-    @Test func `where all keys fit, the curve ends at their bytes`() throws {
+    @Test func `a curve ends at the bytes of all keys, where all keys fit`() throws {
         let requests = (0..<20).flatMap { _ in 0..<UInt32(17_000) }
         let curve = curve(requests, upTo: 20_000 * 100, meanCost: 100) { _ in 100 }
         let ends = curve.points.filter { $0.bytes > 15_000 * 100 && $0.bytes < 20_000 * 100 }
         let end = try #require(ends.first)
-        // By a sample of some 170 keys.
+        // The end follows from a sample of some 170 keys.
         #expect(ends.count == 1 && abs(end.bytes - 17_000 * 100) < 2500 * 100, "\(end)")
         #expect(end.misses < 0.15 * curve.requests)
     }
 
-    @Test func `where new keys come, their number is no end`() {
+    @Test func `a curve has no end while new keys are requested`() {
         // One request in ten is for a key that was never requested.
         let requests = (0..<UInt32(100_000)).map { number -> UInt32 in number % 10 == 0 ? 10_000 + number : number % 7000 }
         let curve = curve(requests, upTo: 40_000 * 100, meanCost: 100) { _ in 100 }
         #expect(curve.points.count == CurveMeter.sizes.count)
     }
 
-    @Test func `few keys or requests are no ground for a conclusion`() {
+    @Test func `a curve from few keys or few requests is not reliable`() {
         let few = curve((0..<100_000).map { UInt32($0 % 50) }, upTo: 100_000, meanCost: 100) { _ in 100 }
         #expect(!few.isReliable)
         let young = curve((0..<500).map { UInt32($0) }, upTo: 100_000, meanCost: 100) { _ in 100 }
@@ -150,7 +152,7 @@ import Testing
         #expect(!stopped.isReliable && stopped.points.isEmpty)
     }
 
-    @Test func `other sizes keep what was learnt if they hardly differ`() {
+    @Test func `new sizes that hardly differ keep the learnt misses`() {
         var meter = CurveMeter()
         meter.start()
         meter.measure(upTo: 1 << 20, meanCost: 100)
@@ -163,7 +165,7 @@ import Testing
         let kept = meter.endRound(requests: 100_000, misses: 0, held: nil)
         #expect(kept.points.last?.misses ?? 0 > 90_000 && kept.points.last?.bytes == 5 << 18)
         meter.measure(upTo: 1 << 30, meanCost: 100)
-        // As long as a size has seen nothing, each request counts as a miss.
+        // Each request counts as a miss as long as a size has seen no request.
         #expect(meter.endRound(requests: 1000, misses: 0, held: nil).points.last.map { $0.misses > 0 } == true)
     }
 
@@ -173,7 +175,7 @@ import Testing
 
     @Test(
         arguments: [
-            // The smallest size has room for 112 entries, so for all keys of as many.
+            // The smallest size has 112 entries, for which a miniature has room, so that all keys may be sampled.
             (nil, 0.02), (1e9, 0.02), (20_000, 0.8), (200_000, 0.1), (1000, 0.8), (0, 0.02), (.infinity, 0.02), (.nan, 0.02), (-1, 0.02),
         ] as [(Double?, Double)])
     func `the less busy a cache, the more keys are sampled`(rate: Double?, most: Double) {
@@ -184,7 +186,7 @@ import Testing
     }
 
     @Test(arguments: [(1_000_000, 0.005, 8), (51_200, 0.01, 8), (6000, 0.02, 6), (250, 0.02, 1)])
-    func `of a busy cache some entries of the smallest size are sampled, and sizes of fewer are left out`(
+    func `a busy cache samples some entries of the smallest size, and leaves out sizes with fewer samples`(
         entries: Int, part: Double, points: Int
     ) {
         var meter = CurveMeter()
@@ -215,7 +217,7 @@ import Testing
         for size in [bytes / 64, bytes / 2, bytes] {
             #expect(abs(after.misses(at: size) / after.requests - before.misses(at: size) / before.requests) < 0.01)
         }
-        // As busy as before, the sample stays small: a sample that changes to and fro would learn nothing.
+        // At the former rate the sample stays small: a sample that changes to and fro would learn nothing.
         let small = meter.threshold
         for _ in 0..<5 { meter.measure(upTo: bytes, meanCost: 100, perSecond: 1000) }
         #expect(meter.threshold == small)
@@ -223,7 +225,7 @@ import Testing
         #expect(meter.threshold > small)
     }
 
-    /// Feeds keys to a meter as hashes, each of 100 bytes.
+    /// Feeds keys to a meter as hashes, with 100 bytes for each key.
     private func request(_ meter: inout CurveMeter, _ keys: some Sequence<UInt32>) {
         for key in keys {
             let hash = key &* 0x85EB_CA6B
@@ -232,17 +234,18 @@ import Testing
     }
 
     @Test(arguments: seeds(0..<2))
-    func `a size that grows is not stood for by fewer entries than it has`(seed: UInt64) {
+    func `a size that grows in small steps is represented by as many entries as the size has`(seed: UInt64) {
         var meter = CurveMeter(), random = SeededGenerator(seed: seed)
         meter.start()
-        // Each step is too small to be worth a sample of its own, if all fitted.
+        // Each step alone is too small to require a new sample, if all entries fitted.
         for entries in [10_000, 11_500, 13_000, 14_500] { meter.measure(upTo: entries * 100, meanCost: 100, perSecond: 1000) }
         let keys: UInt32 = 20_000
         for count in [100_000, 100_000] {
             request(&meter, (0..<count).map { _ in UInt32.random(in: 0..<keys, using: &random) })
             let curve = meter.endRound(requests: count, misses: 0, held: nil)
             guard count == 100_000, curve.requests > 150_000 else { continue }
-            // All keys are alike, so a cache has hits for as many of them as there are entries.
+            // All keys are equally popular, so that the hit ratio is the number of entries divided by the number of
+            // keys.
             for point in curve.points.suffix(3) {
                 let expected = 1 - Double(point.bytes) / 100 / Double(keys)
                 #expect(abs(point.misses / curve.requests - expected) < 0.08, "\(point.bytes): \(point.misses / curve.requests), \(expected)")
@@ -259,12 +262,12 @@ import Testing
         func round(_ keys: [UInt32]) -> Double {
             request(&meter, keys)
             let curve = meter.endRound(requests: keys.count, misses: 0, held: nil)
-            // The load of the cache is the same, whatever is requested.
+            // The number of requests is the same for any stream.
             counted = counted * CurveMeter.memory + Double(keys.count)
             #expect(abs(curve.requests - counted) < 1e-6)
             return curve.misses(at: 2000 * 100) / curve.requests
         }
-        // A scan misses always, then a few keys are all that is asked for.
+        // A scan always misses. Then only a few keys are requested.
         for _ in 0..<30 {
             #expect(round(Array(next..<next + 5000)) > 0.95)
             next += 5000
@@ -273,7 +276,7 @@ import Testing
         #expect(ratios[0] > 0.7 && ratios[7] < 0.1, "a single round may be chance: \(ratios)")
     }
 
-    @Test func `a loop whose halves take turns is no change of the stream`() {
+    @Test func `rounds that alternate between hits and misses are no change of the stream`() {
         var meter = CurveMeter(), kept = [Double]()
         meter.start()
         meter.measure(upTo: 2000 * 100, meanCost: 100, perSecond: 1000)
@@ -292,7 +295,7 @@ import Testing
         #expect(kept.suffix(10).allSatisfy { $0 > 0.4 && $0 < 0.6 }, "\(kept)")
     }
 
-    @Test func `worst costs and sizes trap nowhere`() {
+    @Test func `extreme costs and sizes do not trap`() {
         var meter = CurveMeter()
         meter.start()
         for (bytes, cost) in [(0, Double.nan), (.max, 1e300), (-5, -1), (1, .infinity), (.max, 0)] {
@@ -328,7 +331,7 @@ import Testing
         #expect(curve.misses(at: 17_500) == 500 && curve.misses(at: 19_000) == 0)
     }
 
-    @Test mutating func `a cache that has just grown says nothing of a loop, one that has shrunk does at once`() {
+    @Test mutating func `misses move no cliff while a cache has just grown, and move the cliff at once after the cache has shrunk`() {
         note(1, at: 17_000, times: 3)
         #expect(cliff.applied(to: sampled) == sampled, "the loop may come again")
         note(1, at: 17_000)
@@ -355,7 +358,7 @@ import Testing
         #expect(cliff.applied(to: sampled).misses(at: 18_000) > 0)
     }
 
-    @Test mutating func `slopes, and misses in the middle of a cliff, say nothing`() {
+    @Test mutating func `slopes, and misses in the middle of a cliff, change no curve`() {
         note(0.5, at: 17_500, times: 10)
         note(1, at: 30_000, times: 10)
         note(0, at: 10_000, times: 10)
@@ -367,7 +370,7 @@ import Testing
         #expect(cliff.applied(to: slope) == slope)
     }
 
-    @Test mutating func `an estimate of all that is requested is raised where the cache has missed`() {
+    @Test mutating func `an estimated end is raised where the cache has missed`() {
         let step = MissCurve(requests: 1000, points: [.init(bytes: 7500, misses: 350), .init(bytes: 10_000, misses: 0)])
         func note(_ ratio: Double, at bytes: Int, times: Int, _ cliff: inout Cliff) {
             for _ in 0..<times { cliff.note(ratio, of: 10_000, at: bytes, entries: Double(bytes), step, end: 10_000) }
@@ -376,7 +379,7 @@ import Testing
         note(0.3, at: 8500, times: 3, &cliff)
         #expect(cliff.end(8500, entries: 100) == 9350 && cliff.end(8501, entries: 100) == 8501)
         #expect(cliff.applied(to: step).misses(at: 8500) == 300)
-        // As long as the cache rests where all fits, both sides stay known.
+        // Both sides stay known as long as the cache rests at a size where all keys fit.
         note(0, at: 9000, times: 200, &cliff)
         #expect(cliff.end(8500, entries: 100) == 9000)
         #expect(cliff.applied(to: step).misses(at: 9000) == 0 && cliff.applied(to: step).misses(at: 8500) == 300)

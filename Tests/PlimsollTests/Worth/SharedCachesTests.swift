@@ -16,7 +16,7 @@ import Testing
         meter.allow(1000, since: .zero)
     }
 
-    // Ends the circle of caches and meter, as a manager does.
+    // Breaks the reference cycle of caches and meter, like a manager.
     deinit { meter.share(from: [], lacking: 0) }
 
     private func share(_ one: Int, _ other: Int) {
@@ -28,7 +28,7 @@ import Testing
             lacking: excess.reduce(0) { $0 + max(0, -$1) })
     }
 
-    @Test func `a cache evicts down to its share, and no more at once than it is asked for`() {
+    @Test func `a cache evicts down to its share, and at once no more than requested`() {
         for key in 0..<90 { first.insert(10, forKey: key) }
         first.setShare(300)
         #expect(first.evictAboveShare(50) == 50 && first.byteCount == 850)
@@ -37,7 +37,7 @@ import Testing
         #expect(first.evictAboveShare(.max) == 0 && first.byteCount == 300)
     }
 
-    @Test func `without shares each cache evicts for its own newcomers`() {
+    @Test func `without shares each cache evicts for its own new entries`() {
         for key in 0..<90 { first.insert(10, forKey: key) }
         for key in 0..<50 { second.insert(10, forKey: key) }
         #expect(first.byteCount == 900 && second.byteCount == 100)
@@ -51,7 +51,7 @@ import Testing
         #expect(second.statistics.rejected == 0 && first.statistics.evictions == 30)
     }
 
-    @Test func `a cache at its share leaves room to the others`() {
+    @Test func `a cache at its share leaves the other caches their room`() {
         for key in 0..<40 { first.insert(10, forKey: key) }
         share(300, 700)
         for key in 100..<200 { first.insert(10, forKey: key) }
@@ -60,14 +60,14 @@ import Testing
         #expect(second.byteCount == 700 && first.byteCount == 300)
     }
 
-    @Test func `room that nobody lacks is free for all`() {
+    @Test func `room that no cache lacks is free for all caches`() {
         for key in 0..<100 { second.insert(1, forKey: key) }
         share(300, 100)
         for key in 0..<90 { first.insert(10, forKey: key) }
         #expect(first.byteCount == 600, "the 300 of its share that it lacked itself are not reserved for others")
     }
 
-    @Test func `an insert larger than what others can give evicts the cache's own`() {
+    @Test func `an insert larger than the room of other caches evicts the cache's own entries`() {
         for key in 0..<95 { first.insert(10, forKey: key) }
         second.insert(50, forKey: 0)
         share(900, 100)
@@ -76,18 +76,18 @@ import Testing
         #expect(first.byteCount + second.byteCount <= 1000)
     }
 
-    @Test func `a large newcomer of a cache above its share evicts the cache's own`() {
+    @Test func `a large insert into a cache above its share evicts the cache's own entries`() {
         let wide = PurgeableCache<Int, Int>("wide", shardCount: 8) { _, value in value }
         _ = wide.attach(meter)
         for key in 0..<90 { wide.insert(10, forKey: key) }
         wide.setShare(300)
         meter.share(from: [wide], lacking: 700)
-        // Each ends, though there are 100 bytes of room that it may not have.
+        // Each insert ends, although 100 bytes of room are reserved for other caches.
         for key in 100..<120 { wide.insert(150, forKey: key) }
         #expect(wide.byteCount <= 900 && wide.contains(119))
     }
 
-    @Test func `listeners of the cache that gives are called, and may use the one that takes`() {
+    @Test func `listeners of an evicting cache are called, and may use the cache that gets the room`() {
         let left = Counter()
         first.onRemoval { [second] key, _, reason in
             #expect(reason == .evicted && second.count > 0)
@@ -101,7 +101,7 @@ import Testing
         #expect(left.value > 0 && first.byteCount + second.byteCount <= 1000)
     }
 
-    @Test func `the end of sharing forgets the shares`() {
+    @Test func `the end of sharing removes the shares`() {
         for key in 0..<90 { first.insert(10, forKey: key) }
         share(100, 900)
         first.setShare(nil)
@@ -137,14 +137,15 @@ import Testing
         }
         let learnt = cache.endRound(upTo: 250_000, at: .zero)?.curve
         #expect(learnt?.requests == 100_000 && learnt?.isReliable == true)
-        // All keys fit into the whole: each missed once. Not an eighth of them fit into an eighth of the memory.
+        // All keys fit into the whole memory, and each missed once. Less than an eighth of the keys fit into an eighth
+        // of the memory.
         #expect(learnt.map { abs($0.misses(at: 250_000) / 20_000 - 1) < 0.3 } == true, "\(learnt as Any)")
         #expect(learnt.map { $0.misses(at: 31_250) > 60_000 } == true, "\(learnt as Any)")
         #expect(rounds.value >= 5, "a ring each 10,000 requests, about")
         for key in 0..<20_000 { cache.removeValue(forKey: key) }
         for key in 0..<20_000 { _ = cache.value(forKey: key) }
         let later = cache.endRound(upTo: 250_000, at: .zero)?.curve
-        // Of 20,000 look-ups each missed, beside as many misses of the 100,000 before.
+        // All of the 20,000 look-ups missed, in addition to the 20,000 misses of the 100,000 look-ups before.
         #expect(later.map { $0.misses(at: 250_000) > 30_000 } == true, "\(learnt as Any), then \(later as Any)")
     }
 
@@ -171,14 +172,14 @@ import Testing
         #expect(cache.endRound(upTo: 1000, at: .zero)?.curve.requests == 100)
     }
 
-    @Test func `a request for what was requested just before is noted once, unless removed in between`() {
+    @Test func `a repeated request for one key is noted once, unless the key is removed in between`() {
         let learning = CurveLearning()
         #expect(learning.isOther(7) && !learning.isOther(7) && learning.isOther(8) && learning.isOther(7))
         learning.remove(7)
         #expect(learning.isOther(7))
     }
 
-    @Test func `a cache that stops forgets`() {
+    @Test func `a cache that stops learning forgets its sample`() {
         let cache = cache()
         cache.learn {}
         _ = cache.endRound(upTo: 1000, at: .zero)

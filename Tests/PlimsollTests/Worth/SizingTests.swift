@@ -10,22 +10,22 @@ import Testing
         return Division.Holder(held: 0, curve: curve, loadTime: loadTime)
     }
 
-    // A cache in which each KiB of 100 saves one request of a hundred.
+    // The cache has 100 KiB, and each KiB saves one request of a hundred.
     @Test(arguments: [(0.0, 100), (0.01, 99), (0.1, 90), (0.5, 50), (1, 0), (7, 0), (-1, 100)])
-    func `one cache loses in proportion`(loss: Double, kibibytes: Int) {
+    func `a single cache loses memory in proportion to the accepted loss`(loss: Double, kibibytes: Int) {
         let bytes = Sizing.leastBytes([cache([(100 << 10, 0)])], losing: loss)
         #expect(abs(bytes - kibibytes << 10) <= (100 << 10) / Sizing.steps + 64, "\(bytes)")
     }
 
-    @Test func `memory that saves nothing is not needed`() {
+    @Test func `memory that saves no load is not counted as needed`() {
         // Only the first 10 of 100 KiB save anything.
         let bytes = Sizing.leastBytes([cache([(10 << 10, 20), (100 << 10, 20)])], losing: 0)
         #expect(bytes >= 10 << 10 - 256 && bytes <= 11 << 10)
     }
 
-    @Test func `the cheaper cache gives way first`() {
+    @Test func `the cache with cheaper loads gives memory up first`() {
         let cheap = cache([(100 << 10, 0)], loadTime: 1e3), dear = cache([(100 << 10, 0)], loadTime: 1e6)
-        // All of the dear one, for a thousandth of the load time is that of the cheap one.
+        // The expensive cache keeps all its memory, because the cheap cache has a thousandth of the load time.
         let bytes = Sizing.leastBytes([cheap, dear], losing: 0.01)
         #expect(bytes >= 96 << 10 && bytes <= 104 << 10, "\(bytes)")
         #expect(Sizing.leastBytes([dear, dear], losing: 0) > 190 << 10)
@@ -36,13 +36,13 @@ import Testing
         for loss in [0, 0.1, 0.5] { #expect(abs(Sizing.leastBytes([loop], losing: loss) - 81 << 10) < 2 << 10) }
     }
 
-    @Test func `nothing is known of caches without a curve`() {
+    @Test func `caches without a reliable curve give no size`() {
         #expect(Sizing.leastBytes([], losing: 0) == 0)
         #expect(Sizing.leastBytes([cache([(100, 0)], isReliable: false), cache([])], losing: 0) == 0)
     }
 
     @Test(arguments: seeds(0..<4))
-    func `more loss never needs more memory, and any curve is taken`(seed: UInt64) {
+    func `more loss never needs more memory, for any curve`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let sizes = [0, 1, 64, 4096, 1 << 20, 1 << 50, .max]
         for _ in 0..<20 {

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Only one thread runs at a time, so nothing here needs a lock.
+// Only one thread runs at a time, so no lock is needed here.
 
 enum state { READY, PARKED, LOCKED };
 
@@ -89,23 +89,23 @@ void simulated_join_group(int group) {
 
 // MARK: Turns
 
-// All threads run on the first one's kernel thread: a switch exchanges the stack and the thread pointer, and costs
-// nanoseconds where two system calls would cost microseconds. Each thread was started as usual, so that it has a stack
-// and thread-local variables of its own. Its kernel thread waits for ever.
+// All threads run on the first thread's kernel thread: a switch exchanges the stack and the thread pointer, and costs
+// nanoseconds where two system calls would cost microseconds. Each thread was started as usual, and so has a separate
+// stack and thread-local variables. The thread's own kernel thread waits for ever.
 
 #ifndef __x86_64__
 #error "the simulation switches threads by x86-64 instructions"
 #endif
 
-/// Saves the state of one thread and goes on with that of another.
+/// Saves the state of one thread and continues with the state of another.
 __attribute__((naked, noinline)) static void swap(void **from, void *to, void *pointer) {
     __asm__("push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
             "mov %rsp, (%rdi); mov %rsi, %rsp; wrfsbase %rdx\n"
             "pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp; ret");
 }
 
-/// Saves the state of the calling thread, tells that, and waits for ever without a stack. Returns on the first kernel
-/// thread.
+/// Saves the state of the calling thread, sets `isSaved`, and waits for ever without a stack. Returns on the first
+/// kernel thread.
 __attribute__((naked, noinline)) static void leave_kernel_thread(void **stack, _Atomic uint32_t *isSaved) {
     __asm__("push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
             "mov %rsp, (%rdi); movl $1, (%rsi); mov %rsi, %rdi\n"
@@ -129,7 +129,7 @@ static bool is_ready(const struct thread *thread) {
     return false;
 }
 
-/// Takes a group's thread out of its doze: the wait under way ends when a wait for one period would.
+/// Ends the doze of a group's thread: the current wait ends when a wait for one period would end.
 static void end_doze(int group) {
     struct thread *thread = dozing[group];
     if (!thread) return;
@@ -142,13 +142,13 @@ static void end_doze(int group) {
     thread->doze = NULL;
 }
 
-/// Returns a thread that may run, any of them. Without one, time passes until the first wait is over.
+/// Returns a random thread among those that may run. Without such a thread, time passes until the first wait is over.
 static struct thread *choose(void) {
     static struct thread *ready[MOST_THREADS];
-    // A thread needs a while, and now and then longer than others wait.
+    // Each turn takes a while, and sometimes longer than other threads wait.
     now += 1000 + draw(&chance) % 4000;
     if (one_in(512)) now += draw(&chance) % 3000000;
-    // Those that are ready now, and else those whose wait ends first.
+    // Counts the threads that are ready now, or else the threads whose wait ends first.
     int found = 0;
     int64_t first = INT64_MAX;
     for (int i = 0; i < count; i++) {
@@ -180,7 +180,7 @@ static void reschedule(void) {
     if (next != self) swap(&self->stack, next->stack, next->pointer);
 }
 
-/// A place at which another thread may run instead.
+/// Offers the turn to another thread, by chance.
 static void perhaps(uint64_t in) {
     if (current && one_in(in)) reschedule();
 }
@@ -196,7 +196,7 @@ void simulated_sleep(int64_t nanoseconds) {
 
 // MARK: Threads
 
-/// Threads that have ended: their stacks and kernel threads serve again.
+/// Threads that have ended, whose stacks and kernel threads are used again.
 static struct thread *ended[MOST_THREADS];
 static int ended_count;
 
@@ -324,7 +324,7 @@ void simulated_print_threads(void) {
 
 #define SWIFT_CC __attribute__((swiftcall))
 
-// Of the Swift runtime, for executors of one's own.
+// Hooks of the Swift runtime, for custom executors.
 extern void *swift_task_enqueueGlobal_hook, *swift_task_enqueueGlobalWithDelay_hook;
 
 static SWIFT_CC void enqueue_global(void *job, SWIFT_CC void (*original)(void *)) {
@@ -354,7 +354,7 @@ static void await_lock(const volatile void *word) {
     current->state = READY;
 }
 
-// These come before the C library's functions, also for the libraries of Swift.
+// These functions take precedence over the C library's functions, also for the libraries of Swift.
 
 /// The runtime calls cancellation handlers under the lock of the task.
 int pthread_mutex_lock(pthread_mutex_t *mutex) {
@@ -373,12 +373,12 @@ long syscall(long number, ...) {
     for (int i = 0; i < 6; i++) a[i] = va_arg(list, long);
     va_end(list);
     if (current && number == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_LOCK_PI) {
-        // As the kernel does: the word of a lock that is taken names the thread.
+        // The same as in the kernel: the word of a lock that is taken names the thread.
         while (*(volatile uint32_t *)a[0] != 0) await_lock((const void *)a[0]);
         *(volatile uint32_t *)a[0] = current->id;
         return 0;
     }
-    // `Mutex` tells threads apart by this.
+    // `Mutex` identifies threads by this number.
     if (current && number == SYS_gettid) return current->id;
     if (current && number == SYS_getrandom) {
         // Numbers of the system would make runs differ.

@@ -2,7 +2,7 @@ import CSimulatedThreads
 import Glibc
 import Plimsoll
 
-/// Rules that hold at any time. A violation ends the run, and names the seed that leads there again.
+/// Rules that hold at any time. A violation ends the run, and names the seed that reproduces the violation.
 enum Invariants {
     // Set once, before other threads exist.
     nonisolated(unsafe) static var seed: UInt64 = 0

@@ -21,7 +21,7 @@ final class SimulatedFleet: @unchecked Sendable {
 
     init(units count: Int) {
         let share = 160 << 20
-        // Less than all units may take together.
+        // The limit is less than the memory that all units may take together.
         limit = Int(Double(share * count) * Dice.between(0.3, 0.7))
         if Dice.chance(0.5) { engine.policy.division = .byWorth }
         for number in 0..<count {
@@ -55,7 +55,7 @@ final class SimulatedFleet: @unchecked Sendable {
         }
     }
 
-    /// Now and then all clients come at once.
+    /// Lets all clients come at once from time to time.
     private func rushLater() {
         later(Dice.after(mean: .seconds(3600))) { [self] in
             for unit in units where Dice.chance(0.8) { unit.process?.clients.unpark() }
@@ -73,7 +73,7 @@ final class SimulatedFleet: @unchecked Sendable {
     /// Called from a unit's thread.
     func kernelMustAct() { loop.unpark() }
 
-    /// Called from a unit's thread, when its process has ended by itself.
+    /// Called from a unit's thread when the unit's process has ended without an order.
     func exited(_ unit: SimulatedUnit, _ process: UnitProcess) {
         events.append((SimulatedThreads.now, { [self] in gone(unit, process) }))
         loop.unpark()
@@ -240,7 +240,7 @@ final class SimulatedFleet: @unchecked Sendable {
         events.append((SimulatedThreads.now + delay, body))
     }
 
-    /// Tells the engine the outcome of the decision under way.
+    /// Reports the outcome of the current decision to the engine.
     private func complete(_ unit: SimulatedUnit, of decision: Decision? = nil, relief: Int = 0, failure: String? = nil) {
         guard let underWay = unit.underWay, decision == nil || underWay == decision else { return }
         unit.underWay = nil
@@ -251,7 +251,7 @@ final class SimulatedFleet: @unchecked Sendable {
 
     // MARK: Checks
 
-    /// No unit stays frozen with memory free for an hour.
+    /// Checks that no unit stays frozen with memory free for an hour.
     private func checkUnits(_ fleet: Fleet) {
         guard let calmSince else { return }
         for unit in units where unit.report.state == .suspended || unit.report.state == .suspending {

@@ -6,7 +6,7 @@ import Plimsoll
 /// `@unchecked`: only the thread whose turn it is touches the members.
 final class SimulatedMemory: PressureSource, @unchecked Sendable {
     let limit: Int
-    /// Bytes that nothing can take, and clean page cache.
+    /// Bytes that no reclaim can take, and clean page cache.
     private(set) var base = 20 << 20, file = 0
     private(set) var caches: [SimulatedCache] = []
     /// Called when the kernel must kill the unit.
@@ -19,10 +19,10 @@ final class SimulatedMemory: PressureSource, @unchecked Sendable {
     private var timesAtLimit = 0
     /// Level of the unit's manager.
     var level: () -> PressureLevel = { .normal }
-    /// Called with the time until the pressure loop runs again, when that is not the time that the loop asked for.
+    /// Called with the time until the pressure loop runs again, if the loop asked for another time.
     var willRead: (Duration) -> Void = { _ in }
     private let group: Int32
-    /// The last reading, the time since which all have found the same, and the wait that the loop then asked for.
+    /// The last reading, the time since which all readings were equal, and the wait that the loop then asked for.
     private var last: State?, lastSince: Int64 = 0, lastPeriod: Int64 = 0, repeats = 0
     private let doze = UnsafeMutablePointer<simulated_doze>.allocate(capacity: 1)
 
@@ -96,13 +96,13 @@ final class SimulatedMemory: PressureSource, @unchecked Sendable {
             stall: .init(some: .zero), events: .init(max: timesAtLimit))
     }
 
-    /// Waits for the next reading. Most of what a fleet does in a day is to read the same again, near the margin every
-    /// two milliseconds. Once five readings have found the same, those that would find the same again are left out, for
-    /// twice as long as it has been the same. That is up to 28 s, as the assessor starts afresh after 30 s without a
-    /// reading. During a shortage the loop counts time as well, so there a turn is late by 100 ms at most, as on a busy
-    /// machine.
+    /// Waits for the next reading. Most of a fleet's work in a day is to read the same values again, near the margin
+    /// every two milliseconds. After five equal readings, the wait skips readings that would be equal again, for twice
+    /// as long as the values have been equal. The wait is 28 s at most, as the assessor starts afresh after 30 s
+    /// without a reading. During a shortage the loop counts time as well, so there a turn is late by 100 ms at most, as
+    /// on a busy machine.
     func wait(atMost limit: Duration) {
-        // In nanoseconds: to multiply a `Duration` would take longer than the rest.
+        // The calculation uses nanoseconds: a multiplication of a `Duration` would take longer than the rest.
         let now = SimulatedThreads.now.inNanoseconds, period = limit.inNanoseconds, level = level()
         let state = State(usage: usage, file: file, level: level)
         if state != last || period > lastPeriod * 2 || period < lastPeriod / 2 {
@@ -119,7 +119,7 @@ final class SimulatedMemory: PressureSource, @unchecked Sendable {
         if loop.park(atMost: limit) { last = nil }
     }
 
-    /// The values that a reading finds.
+    /// The values of one reading.
     private struct State: Equatable {
         var usage: Int, file: Int, level: PressureLevel
     }
@@ -129,7 +129,7 @@ final class SimulatedMemory: PressureSource, @unchecked Sendable {
     var rings: Bool { true }
 }
 
-/// A cache on the heap that takes its time to release.
+/// A cache on the heap with a slow release.
 ///
 /// `@unchecked`: only the thread whose turn it is touches the members.
 final class SimulatedCache: Purgeable, @unchecked Sendable {

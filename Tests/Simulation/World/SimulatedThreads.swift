@@ -16,7 +16,7 @@ enum SimulatedThreads {
 
     static let timekeeper = Timekeeper(
         elapsed: { now }, asleep: { .zero }, onStep: nil,
-        // From 2026-01-01.
+        // Wall-clock time starts at 2026-01-01.
         wall: { .seconds(1_767_225_600) + now })
 }
 
@@ -24,7 +24,7 @@ enum SimulatedThreads {
 ///
 /// `@unchecked`: only the thread whose turn it is touches the members, and no turn ends within them.
 final class Pool: TaskExecutor, @unchecked Sendable {
-    // As the members of a pool.
+    // Only the thread whose turn it is touches the pools, as with the members of a pool.
     private nonisolated(unsafe) static var pools: [Int32: Pool] = [:]
 
     private var jobs: [UnownedJob] = []

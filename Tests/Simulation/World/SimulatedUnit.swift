@@ -14,7 +14,7 @@ final class SimulatedUnit: @unchecked Sendable {
     let role: ServiceUnit.Role
     let importance: Int
     let limit: Int
-    /// The machine's disk: what one process saves the next one finds.
+    /// The machine's disk: the next process finds the state that one process saves.
     let store = SlowStore()
     /// The living process; `nil` while stopped.
     private(set) var process: UnitProcess?
@@ -50,7 +50,7 @@ final class SimulatedUnit: @unchecked Sendable {
         enter(.running)
     }
 
-    /// The process is no more.
+    /// Removes the ended process.
     func ended() {
         process = nil
         killAt = nil
@@ -59,7 +59,7 @@ final class SimulatedUnit: @unchecked Sendable {
     }
 }
 
-/// State on a medium that takes its time.
+/// State on a slow medium.
 final class SlowStore: StateStore {
     private let store = MemoryStateStore()
 

@@ -54,7 +54,7 @@ final class UnitProcess: @unchecked Sendable {
         begin { [self] in main() }
     }
 
-    /// The calls that end a process, which come from its own threads.
+    /// The calls that end a process, made by the process's own threads.
     private final class Exits: @unchecked Sendable {
         weak var process: UnitProcess?
         func exit(_ line: String) { process?.exit(line) }
@@ -131,7 +131,7 @@ final class UnitProcess: @unchecked Sendable {
         isOver = true
         link.unpark()
         clients.unpark()
-        // The process exits: its threads end with it.
+        // The process exits, and the process's threads end.
         fleet.exited(unit, self)
         SimulatedThreads.sleep(.seconds(3600))
     }
@@ -155,14 +155,14 @@ final class UnitProcess: @unchecked Sendable {
         if isSaved { checkSaved("terminated") }
     }
 
-    /// All state is on the medium.
+    /// Checks that all state is on the medium.
     func checkSaved(_ cause: String) {
         let stored = (try? unit.store.read("value")).flatMap { $0 }.flatMap { PreservedState.unwrap($0)?.bytes } ?? []
         let saved = Self.number(stored)
         Invariants.check(saved == value, "\(unit.name) \(cause): \(saved) is saved of \(value)")
     }
 
-    /// Returns the number that a snapshot has as bytes, the least significant first.
+    /// Returns the number that a snapshot holds as bytes, the least significant byte first.
     private static func number(_ bytes: [UInt8]) -> UInt64 { bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) } }
 
     private func exhausted() {
@@ -171,7 +171,7 @@ final class UnitProcess: @unchecked Sendable {
         SimulatedThreads.sleep(.seconds(86_400))
     }
 
-    /// The process ends itself at the last rung.
+    /// Ends the process at the last rung.
     private func exit(_ line: String) {
         Invariants.trace("\(unit.name): \(line)")
         isDoomed = true
@@ -188,9 +188,9 @@ final class UnitProcess: @unchecked Sendable {
     }
 
     private var inbox: [SupervisorMessage] = []
-    /// Steps out of the background that wait until the supervisor knows.
+    /// Steps out of the background that wait until the supervisor has been told.
     private var waiting: [CheckedContinuation<Void, Never>] = []
-    /// Threads that begin a background task, and wait likewise.
+    /// Threads that begin a background task, and wait for the same.
     private var begins: [Parker] = []
 
     /// Ends the process in good order.
@@ -200,7 +200,7 @@ final class UnitProcess: @unchecked Sendable {
         running?.cancel()
     }
 
-    /// The thread of the link to the supervisor.
+    /// Runs the thread of the link to the supervisor.
     private func talk() {
         var pause = Duration.seconds(1)
         while !isOver {
@@ -217,7 +217,8 @@ final class UnitProcess: @unchecked Sendable {
         }
     }
 
-    /// Keeps to the share of the memory for caches, and reports what memory is worth; now and then that is a lie.
+    /// Keeps to the share of the memory for caches, and reports the worth of memory, with a false report from time to
+    /// time.
     private func keepShare() {
         unit.report.hasLink = true
         guard let share = unit.report.share else { return }
@@ -254,7 +255,7 @@ final class UnitProcess: @unchecked Sendable {
 
     // MARK: Work
 
-    /// The thread of the unit's clients: quiet most of the time.
+    /// Runs the thread of the unit's clients, which is quiet most of the time.
     private func serve() {
         _ = wait { try await self.lifecycle.launch() }
         while !isEnding {
@@ -302,7 +303,7 @@ final class UnitProcess: @unchecked Sendable {
         checkRecovery()
     }
 
-    /// Memory grows until most is gone, and then comes back.
+    /// Grows memory until most of the memory is used, and then releases the growth.
     private func leak() {
         var leaked = 0
         let most = Int(Double(unit.limit) * Dice.between(0.3, 0.85)), step = unit.limit / 100
@@ -324,7 +325,7 @@ final class UnitProcess: @unchecked Sendable {
         }
     }
 
-    /// Background tasks of all characters.
+    /// Begins background tasks with random behaviour.
     private func work() {
         for _ in 0..<1 + Dice.roll(12) where !isEnding {
             tokens.append(SimulatedToken(manager) { [self] in changeNow() })
@@ -341,7 +342,7 @@ final class UnitProcess: @unchecked Sendable {
         link.unpark()
         for _ in 0..<Dice.roll(3) { work() }
         SimulatedThreads.sleep(Dice.after(mean: .seconds(20)))
-        // Requests that overtake each other.
+        // A request that overtakes another.
         if Dice.chance(0.3) {
             Task { _ = try? await lifecycle.enterBackground(cause: .operator) }
         }
@@ -349,14 +350,14 @@ final class UnitProcess: @unchecked Sendable {
         if lifecycle.state < .inactive { _ = wait { try await self.lifecycle.enterForeground(cause: .operator) } }
     }
 
-    /// A client needs the unit although others send it to the background.
+    /// Brings the unit to the foreground for a client although others send the unit to the background.
     private func comeBackSoon() {
         SimulatedThreads.sleep(Dice.between(.zero, .seconds(6)))
         guard !isEnding, wait({ try await self.lifecycle.enterForeground(cause: .operator) }) else { return }
         change()
     }
 
-    /// A request changes the state, as far as requests are admitted.
+    /// Changes the state by requests, as far as requests are admitted.
     private func change() {
         for _ in 0..<Dice.roll(10) where !isEnding {
             _ = wait {
@@ -370,7 +371,7 @@ final class UnitProcess: @unchecked Sendable {
 
     private func changeNow() { value += 1 }
 
-    /// Runs an asynchronous call to its end. Returns false if that threw.
+    /// Runs an asynchronous call to the end. Returns false if the call threw an error.
     private func wait(_ body: @escaping @Sendable () async throws -> some Sendable) -> Bool {
         let end = Parker(), outcome = Outcome()
         Task {
@@ -387,7 +388,7 @@ final class UnitProcess: @unchecked Sendable {
 
     // MARK: Checks
 
-    /// The level is not below that of the bytes for longer than a turn takes.
+    /// Checks that the level is not below the level of the bytes for longer than a turn takes.
     private func checkLevel() {
         guard !isEnding else { return }
         for level in [PressureLevel.warning, .critical] {
@@ -399,7 +400,7 @@ final class UnitProcess: @unchecked Sendable {
         }
     }
 
-    /// With memory free for long, nothing stays paused.
+    /// Checks that no part stays paused after memory has been free for long.
     private func checkRecovery() {
         guard memory.truth == .normal, memory.available > unit.limit / 2 else { return }
         let since = memory.running()
@@ -419,7 +420,7 @@ extension LifecycleReport {
     var isFullySaved: Bool { overran.isEmpty && unreached.isEmpty && failures.isEmpty }
 }
 
-/// A background task of some character.
+/// A background task with random behaviour.
 ///
 /// `@unchecked`: only the thread whose turn it is touches the members.
 final class SimulatedToken: @unchecked Sendable {

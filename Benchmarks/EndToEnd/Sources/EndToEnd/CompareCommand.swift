@@ -70,7 +70,7 @@ struct CompareCommand: ParsableCommand {
             let record = try runner.run(plan)
             print("\(index + 1)/\(plans.count) " + record.line)
             fflush(nil)
-            // Not kept, so that the same comparison makes it again.
+            // Not kept, so that the same comparison repeats the run.
             if record.result == nil {
                 failures += 1
                 if failures == Self.mostFailures { break }
@@ -81,12 +81,12 @@ struct CompareCommand: ParsableCommand {
         if failures > 0 { throw ExitCode.failure }
     }
 
-    /// Runs that came to nothing, after which the rest is not tried.
+    /// Failed runs after which the remaining runs are not tried.
     private static let mostFailures = 3
 
     private static func list(_ text: String) -> [String] { text.split(separator: ",").map { String($0) } }
 
-    /// The library where distributions put it.
+    /// The path of jemalloc in common distributions.
     private static var jemalloc: String? {
         ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"].map {
             $0 + "/libjemalloc.so.2"

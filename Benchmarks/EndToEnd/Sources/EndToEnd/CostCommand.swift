@@ -2,7 +2,7 @@ import ArgumentParser
 import Comparing
 import Glibc
 
-/// Prints what a picture and a session cost on this machine, to choose a rate by.
+/// Prints the cost of a picture and of a session on this machine, for the choice of a rate.
 struct CostCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cost", abstract: "Print the processor time that a picture and a session take to make.")

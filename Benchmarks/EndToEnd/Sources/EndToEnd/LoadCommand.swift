@@ -2,7 +2,7 @@ import ArgumentParser
 import Comparing
 import Foundation
 
-/// Sends one load to a server that listens, and prints what came of it.
+/// Sends one load to a running server, and prints the outcome.
 struct LoadCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "load",

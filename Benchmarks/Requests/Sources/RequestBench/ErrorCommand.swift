@@ -5,7 +5,7 @@ import Plimsoll
 import PlimsollJemalloc
 import Synchronization
 
-/// The error of the count: bytes that a budget tells against those that the request really has.
+/// Measures the error of the count: the bytes that a budget reports against the bytes that the request holds.
 struct ErrorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "error", abstract: "Compare the count of budgets with the bytes that requests hold.")

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 
-/// Censuses of programs that were not built for them.
+/// Takes censuses of programs that were not built for censuses.
 struct ForeignCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "foreign", abstract: "Take censuses of tools of the toolchain and of two servers.")
@@ -81,7 +81,7 @@ struct ForeignCommand: ParsableCommand {
         process.arguments = ["--"] + command
         (process.standardOutput, process.standardError, process.standardInput) = (output, errors, input)
         try process.run()
-        // A language server ends with its input.
+        // A language server ends with its standard input.
         try input.fileHandleForWriting.close()
         // Read after the thread has ended.
         nonisolated(unsafe) var problems = Data()

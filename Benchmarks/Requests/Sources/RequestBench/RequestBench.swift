@@ -11,7 +11,7 @@ struct RequestBench: AsyncParsableCommand {
         ])
 }
 
-/// A failure of a benchmark, with what to do.
+/// A failure of a benchmark, with a remedy.
 struct Failure: Error, CustomStringConvertible {
     var description: String
     init(_ description: String) { self.description = description }

@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 
-/// One service in a process of its own, in a group with a limit.
+/// One service in a separate process, in a group with a limit.
 final class Server {
     let port: Int
     let process: Int32
@@ -16,7 +16,7 @@ final class Server {
         try self.init(limit.map { [plimsoll, "run", "--json", "--memory-max", $0, "--"] + serve } ?? serve)
     }
 
-    /// Starts a service that prints its port and its PID once it listens.
+    /// Starts a service that prints a port and a PID once listening.
     init(_ command: [String]) throws {
         let output = Pipe()
         runner.executableURL = URL(fileURLWithPath: command[0])

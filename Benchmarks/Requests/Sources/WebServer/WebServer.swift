@@ -19,7 +19,7 @@ actor Notes {
     }
 }
 
-/// A web server as anyone would write one, which keeps what clients leave.
+/// An ordinary web server, which keeps the notes of clients.
 @main
 struct WebServer {
     static func main() async throws {

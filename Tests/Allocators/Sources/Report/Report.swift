@@ -2,9 +2,10 @@ import Glibc
 import Plimsoll
 import PlimsollLifecycle
 
-/// Says who owns malloc here, whether freed memory really comes back, and what an operator would be told.
+/// Reports the owner of malloc, the return of freed memory, and the text for an operator.
 public enum Report {
-    /// Prints one line of words for `matrix`, one for people, and ends the process: no more may be freed in a split heap.
+    /// Prints one line of words for `matrix` and one line for people, and ends the process: no more memory may be freed
+    /// in a split heap.
     public static func finish(_ more: String...) async -> Never {
         guard let allocator = ResourceManager(source: NothingKnown()).capabilities["allocator"] else { _exit(1) }
         var words = [owner(allocator.detail), allocator.isLive ? "live" : "dead"]
@@ -22,7 +23,7 @@ public enum Report {
         _exit(0)
     }
 
-    /// The allocator, and how much of malloc is its own, by the words for an operator.
+    /// Returns the allocator, and its share of malloc, from the words for an operator.
     private static func owner(_ detail: String) -> String {
         let words = detail.split { $0 == " " || $0 == "," }
         if detail.hasPrefix("split heap: malloc is ") { return "\(words[4]) split" }
@@ -34,7 +35,7 @@ public enum Report {
 
     /// Takes 64 MiB in blocks of a page, touches them and frees them.
     ///
-    /// - Returns: what was resident meanwhile.
+    /// - Returns: the resident bytes meanwhile.
     private static func fillAndFree() -> Int {
         let blocks = (0..<count).map { _ in malloc(size)! }
         for block in blocks { memset(block, 1, size) }
@@ -45,10 +46,10 @@ public enum Report {
 
     private static func isReturned(from peak: Int) -> Bool { peak - resident > count * size / 10 * 9 }
 
-    /// Whether nine tenths of that are out of memory once they were freed and asked for.
+    /// Returns true if nine tenths of the freed memory leave after a give-back on request.
     private static func returnsFreedMemory() -> Bool {
         let peak = fillAndFree()
-        // jemalloc's own thread may just now be at it, and what it has in hand leaves when it is done.
+        // jemalloc's own thread may be at work at this moment, and returns the pages in hand only at the end.
         for _ in 0..<10_000 {
             ResourceManager.giveBackHeap()
             if isReturned(from: peak) { return true }
@@ -57,7 +58,7 @@ public enum Report {
         return false
     }
 
-    /// Whether the same go when the process does into the background, nobody asking for it (C88).
+    /// Returns true if the same memory leaves when the process goes into the background, without a request (C88).
     private static func returnsInBackground() async -> Bool {
         let manager = ResourceManager(source: NothingKnown())
         do { try await manager.lifecycle.launch() } catch { return false }
@@ -66,14 +67,14 @@ public enum Report {
             do {
                 try await manager.lifecycle.enterBackground(cause: .operator)
                 if isReturned(from: peak) { return true }
-                // Again, as jemalloc's own thread may have been at it.
+                // Another round follows, as jemalloc's own thread may have been at work.
                 try await manager.lifecycle.enterForeground(cause: .operator)
             } catch { return false }
         }
         return false
     }
 
-    /// Memory of which nothing is to be seen.
+    /// A source without any knowledge of memory.
     private struct NothingKnown: PressureSource {
         var capabilities: Capabilities { Capabilities(signals: []) }
         var rings: Bool { false }

@@ -3,7 +3,8 @@ import Plimsoll
 import PlimsollJemalloc
 import Report
 
-/// The thread and the decay time, "untouched" if set-up is refused as it must be where another owns malloc.
+/// Returns the background thread and the decay time, or "untouched" if set-up is refused, as set-up must be if another
+/// allocator owns malloc.
 func settings() -> String {
     // Without jemalloc's figures, jemalloc does not own malloc.
     guard ResourceManager.heap != nil else {
@@ -14,9 +15,10 @@ func settings() -> String {
     return "\(settings.hasBackgroundThread ? "thread" : "no-thread") \(settings.decay.components.seconds)s"
 }
 
-/// Whether a forked child, which starts without the background thread, has it again after a give-back.
+/// Returns true if a forked child, which starts without the background thread, has that thread again after a give-back.
 func isBackAfterFork() -> Bool {
-    // Swift hides it because a child must not use most of what its parent set up; this one uses malloc and jemalloc only.
+    // Swift hides fork because a child must not use most of the parent's state. This child uses malloc and jemalloc
+    // only.
     let fork = unsafeBitCast(dlsym(nil, "fork"), to: (@convention(c) () -> pid_t).self)
     let child = fork()
     if child == 0 {

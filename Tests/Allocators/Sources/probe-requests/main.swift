@@ -4,12 +4,12 @@ import Plimsoll
 import PlimsollJemalloc
 import Synchronization
 
-// Checks that budgets count a request's memory, wherever the request allocates. Each check says what was wrong; the
-// last line tells `matrix` how many hold.
+// Checks that budgets count a request's memory in any place of allocation. Each check reports the failure. The last
+// line gives `matrix` the number of checks that hold.
 
 let mebibyte = 1 << 20
 
-/// Bytes set aside for the process's life, so that no optimizer removes them.
+/// Allocates and fills bytes, which no optimizer removes.
 func block(_ bytes: Int) -> [UInt8] {
     [UInt8](unsafeUninitializedCapacity: bytes) { buffer, count in
         memset(buffer.baseAddress!, 1, bytes)
@@ -35,7 +35,8 @@ struct Checks {
         if holds { passed += 1 } else { failed += 1; print("failed: \(name) \(found())") }
     }
 
-    /// True within 15 % of the bytes that a request took, and 192 KiB: what three threads may not have reported.
+    /// Checks that the budget is within 15 % of the bytes that a request took, and 192 KiB: the most that three threads
+    /// may not have reported.
     mutating func check(_ name: String, _ budget: ByteCount, takes bytes: Int) {
         check(name, abs(budget.bytes - bytes) <= bytes * 15 / 100 + 192 << 10, "\(budget) instead of \(ByteCount(bytes))")
     }
@@ -51,7 +52,7 @@ func takeCallback() {
     precondition(control("experimental.thread.activity_callback", nil, nil, &thunk, MemoryLayout.size(ofValue: thunk)) == 0)
 }
 
-/// Has each thread of the pool take memory that no request shall answer for. Returns that memory.
+/// Makes each thread of the pool allocate memory that belongs to no request. Returns that memory.
 func fillBeforeTheStart() async -> [[UInt8]] {
     await withTaskGroup(of: [[UInt8]].self) { group in
         for _ in 0..<64 { group.addTask { (0..<4).map { _ in block(mebibyte) } } }
@@ -60,17 +61,18 @@ func fillBeforeTheStart() async -> [[UInt8]] {
 }
 
 var checks = Checks()
-// The callback belongs to a thread, and after a suspension another thread may run: so either one or the other.
+// The callback belongs to a thread, and after a suspension another thread may run: so a run tests either one or the
+// other.
 let takesCallback = getenv("TAKE_CALLBACK") != nil
 if takesCallback { takeCallback() }
 let before = takesCallback ? [] : await fillBeforeTheStart()
 do { try await Jemalloc.meterRequests() } catch {
-    // The reason, for the rows in which another allocator serves the process.
+    // Prints the reason, for the rows in which another allocator serves the process.
     print("refused")
     print(error)
     exit(0)
 }
-// On whatever threads a request goes on.
+// The request runs on any threads of the pool.
 let small = try await withMemoryBudget(name: "small") {
     await withTaskGroup { group in
         for _ in 0..<64 { group.addTask { for _ in 0..<8 { _ = block(64 << 10).count; await Task.yield() } } }
@@ -81,7 +83,7 @@ checks.check("memory from before the start is no request's", small < .mebibytes(
 withExtendedLifetime(before) {}
 checks.check("a second call is fine", (try? await Jemalloc.meterRequests()) != nil)
 
-// In place.
+// Tests a budget in place.
 withMemoryMeter(name: "blocks") { budget in
     var blocks = (0..<40).map { _ in block(64 << 10) }
     checks.check("blocks in place", budget.live, takes: 40 * 80 << 10)
@@ -92,7 +94,7 @@ withMemoryMeter(name: "blocks") { budget in
     _ = blocks
 }
 
-/// Runs a request in a budget of its own and returns its live bytes at the end.
+/// Runs a request in a separate budget and returns the live bytes at the end.
 func live(_ body: @Sendable @escaping (Kept) async throws -> Void) async throws -> ByteCount {
     let kept = Kept()
     let live = try await withMemoryBudget(name: "request") {
@@ -130,7 +132,7 @@ checks.check(
         guard abs(part.bytes - 5 * mebibyte / 2) < mebibyte else { throw CancellationError() }
     }, takes: 5 * mebibyte / 2)
 
-// Charged by hand: a foreign thread allocates, the request frees.
+// Tests a manual charge: a foreign thread allocates, and the request frees.
 checks.check(
     "charged, and freed by the request",
     try await live { _ in
@@ -141,7 +143,7 @@ checks.check(
         _ = made.count
     }, takes: 0)
 
-// Above the limit.
+// Tests requests above the limit.
 do {
     try await withMemoryBudget(.mebibytes(32), name: "POST /import") {
         let kept = Kept()
@@ -167,10 +169,10 @@ do {
     checks.check("a check throws above the limit", false)
 } catch let excess as MemoryBudgetExceeded { checks.check("a check throws above the limit", excess.held < .mebibytes(12), excess) }
 
-// Outside a budget nothing is counted, and nothing of a budget is left.
+// Outside a budget no memory is counted, and no budget is left.
 checks.check("no budget outside", MemoryBudget.current == nil)
 
-// Many at once, nested, on all threads: no crash, and each within its bounds.
+// Runs many requests at once, nested, on all threads: none crashes, and each stays within the bounds.
 let wrong = Atomic<Int>(0)
 await withTaskGroup { group in
     for number in 0..<200 {

@@ -8,7 +8,7 @@ import Synchronization
 import TestServers
 import Testing
 
-/// What every hand-over store promises, kept by the one in memory, the one in a file and the one in a server.
+/// The contract of every hand-over store, for the stores in memory, in a file and in a server.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct HandoffContractTests {
     enum Kind: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case memory, sqlite, postgresql
@@ -16,12 +16,13 @@ import Testing
         var isHere: Bool { self != .postgresql || PostgreSQLServer.isInstalled }
     }
 
-    /// One place, and as many stores that look at it as there are replicas.
+    /// One place for tasks, and a store on that place for each replica.
     private final class Place: Sendable {
         let stores: [any TaskHandoff]
         private let owned: [any Sendable]
 
-        /// Cancels the test, so that it is reported as skipped, where the kind's server is not installed.
+        /// Creates the place. Cancels the test, which is then reported as skipped, where the kind's server is not
+        /// installed.
         init(_ kind: Kind, policy: TaskHandoffPolicy = TaskHandoffPolicy()) async throws {
             if !kind.isHere { try Test.cancel("\(kind): \(PostgreSQLServer.reason)") }
             switch kind {
@@ -56,7 +57,7 @@ import Testing
         var claim = try await one.offer(offer, heldBy: "one", for: hour)
         #expect(try await one.offer(offer, heldBy: "one", for: hour) == claim, "offering again changes nothing")
         #expect(try await one.census() == (0, 1, 0))
-        #expect(try await two.take([offer.name], by: "two", for: hour) == nil, "it is held")
+        #expect(try await two.take([offer.name], by: "two", for: hour) == nil, "another replica holds the work")
         try await one.renew(claim, for: hour, checkpoint: [1])
         claim.reason = .shutdown
         try await one.release(claim, checkpoint: bytes + [7], failure: nil)
@@ -66,7 +67,7 @@ import Testing
         #expect(work.checkpoint == bytes + [7] && work.reason == .shutdown && work.attempts == 1)
         #expect(work.id == offer.id && work.name == offer.name && work.owner == "two" && work.fence == 2)
         #expect(try await one.take([offer.name], by: "one", for: hour) == nil)
-        // The old claim holds no more, whatever is tried under it.
+        // Every call under the old claim fails.
         #expect(await error { try await one.renew(claim, for: hour, checkpoint: [9]) }?.isLostClaim == true)
         #expect(await error { try await one.complete(claim) }?.isLostClaim == true)
         #expect(await error { try await one.release(claim, checkpoint: [9], failure: nil) }?.isLostClaim == true)
@@ -83,14 +84,14 @@ import Testing
     func `a lease that ends gives the work to another, under a newer fence`(kind: Kind) async throws {
         let place = try await Place(kind), (one, two) = (place.stores[0], place.stores[1])
         _ = try await one.offer(HandedOffTask(name: "a", checkpoint: [1], reason: .pressure), heldBy: "gone", for: .zero)
-        // A replica that dies at once: its lease is over when it is granted.
+        // A replica that dies at once: the lease is over when it is granted.
         let dead = try #require(try await one.take(["a"], by: "one", for: .zero))
         let work = try #require(try await two.take(["a"], by: "two", for: hour))
         #expect(work.fence == dead.fence + 1 && work.attempts == 2 && dead.attempts == 1)
         let lost = await error { try await one.renew(dead, for: hour, checkpoint: [66]) }
         #expect(lost?.isLostClaim == true && lost?.description.contains("stop working on it") == true)
         try await two.release(work, checkpoint: nil, failure: nil)
-        // Having had to stop was no attempt.
+        // A stop on request is no attempt.
         let again = try #require(try await one.take(["a"], by: "one", for: hour))
         #expect(again.attempts == 2 && again.checkpoint == [1])
     }

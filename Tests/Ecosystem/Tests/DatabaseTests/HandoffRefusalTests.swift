@@ -5,12 +5,12 @@ import PlimsollPostgreSQL
 import TestServers
 import Testing
 
-/// A real server that refuses a request, and what becomes of the requests after it.
+/// A real server that refuses a request, and the requests after the refusal.
 @Suite(
     .serialized, .timeLimit(.minutes(5)),
     .enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
 struct HandoffRefusalTests {
-    /// Has the server refuse the first `count` inserts of tasks called "bad", with `state` as the reason.
+    /// Makes the server refuse the first `count` inserts of tasks called "bad", with `state` as the reason.
     private static func refuse(_ server: PostgreSQLServer, state: String, count: Int = .max) async throws {
         try await server.sql(
             """
@@ -44,7 +44,7 @@ struct HandoffRefusalTests {
             #expect(
                 error?.isRefused == isRefused && error?.isUnanswered == !isRefused && error?.description.contains("SQLSTATE \(state)") == true,
                 "\(String(describing: error))")
-            // Of the 60 s that a statement may take here; the server's own end comes first.
+            // A statement may take 60 s here. The server's own limit comes first.
             #expect(error?.description.contains("limit 54s") == true, "\(String(describing: error))")
             #expect(try await Self.offer("good", to: store).fence == 1)
         }
@@ -154,7 +154,7 @@ struct HandoffRefusalTests {
         #expect(store.statistics.connections == 1)
         try await server.sql("alter system set default_transaction_read_only = on")
         try await server.sql("select pg_reload_conf()")
-        // Sessions follow a reload in their own time.
+        // Sessions follow a reload with a delay.
         var problem: TaskHandoffError?
         await untilAnswer {
             do throws(TaskHandoffError) { _ = try await Self.offer("good", to: store) } catch { problem = error }
@@ -168,7 +168,7 @@ struct HandoffRefusalTests {
         let fresh = server.store(TaskHandoffPolicy(), settings)
         #expect(await #expect(throws: TaskHandoffError.self) { try await fresh.census() }?.isUnreachable == true)
         _ = await #expect(throws: TaskHandoffError.self) { try await fresh.census() }
-        #expect(fresh.statistics.skipped == 1 && fresh.statistics.connections == 0, "left alone meanwhile")
+        #expect(fresh.statistics.skipped == 1 && fresh.statistics.connections == 0, "no connection is tried meanwhile")
         try await server.sql("alter system reset default_transaction_read_only")
         try await server.sql("select pg_reload_conf()")
         await untilAnswer { (try? await Self.offer("good", to: store)) != nil }
@@ -180,12 +180,12 @@ struct HandoffRefusalTests {
         try await server.sql("alter system set log_statement = 'all'")
         try await server.sql("select pg_reload_conf()")
         await until {
-            // A new session has it at once when the server has.
+            // A new session has the setting at once when the server has.
             (try? await server.sql("select 1 / (current_setting('log_statement') = 'all')::integer")) != nil
         }
         let store = server.store()
         _ = try await store.census()
-        // A message of the log begins with a time; the lines of a statement after its first with a tab.
+        // A message of the log begins with a time. The later lines of a statement begin with a tab.
         let messages = try server.logged().components(separatedBy: " LOG:  ")
         let locking = messages.filter { $0.contains("advisory") }
         #expect(locking.count == 1, "\(locking)")

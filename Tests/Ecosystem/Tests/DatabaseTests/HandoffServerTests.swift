@@ -9,9 +9,9 @@ import Synchronization
 import TestServers
 import Testing
 
-/// Replicas that hand work over through a real server, and a server that goes away, hangs or lies.
+/// Replicas that hand work over through a real server, and a server that ends, hangs or gives false answers.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct HandoffServerTests {
-    /// Work of several steps, of which it is known who does it when.
+    /// A record of the works: the running, the steps and the finished ones.
     private final class Ledger: Sendable {
         private let state = Mutex((running: [String: Int](), most: 0, done: [String: Int](), steps: 0))
         func enter(_ work: String) {
@@ -30,7 +30,7 @@ import Testing
 
     private static let steps: UInt8 = 40
 
-    /// Forty steps, each noted; the name of the work and the number of steps done are the checkpoint.
+    /// Performs forty steps, each recorded. The name of the work and the number of steps done are the checkpoint.
     private static func work(_ checkpoint: HandoffCheckpoint, _ name: String, _ ledger: Ledger) async throws {
         ledger.enter(name)
         defer { ledger.leave(name) }
@@ -48,7 +48,8 @@ import Testing
 
     private static func resume(_ manager: ResourceManager, _ store: any TaskHandoff, _ owner: String, _ ledger: Ledger, _ events: Events) async {
         var policy = TaskHandoffPolicy()
-        // No replica dies here, and on a busy machine the server may take long to start again: a lease must not end meanwhile.
+        // No replica dies here. On a busy machine the server may take long to restart, and a lease must not end
+        // meanwhile.
         (policy.lease, policy.poll, policy.longestPause, policy.retry) = (.seconds(600), .milliseconds(5), .milliseconds(50), .milliseconds(1))
         await manager.resumeHandedOff(from: store, names: ["export"], as: owner, policy: policy, onEvent: { events.add($0, $2) }) { _, checkpoint in
             let name = String(decoding: (checkpoint.start ?? []).dropFirst(), as: UTF8.self)
@@ -65,7 +66,8 @@ import Testing
 
     private static func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource()) }
 
-    /// One replica begins the works and is asked to stop in the midst of them. Returns which are handed off.
+    /// Begins the works on one replica, and asks the replica to stop in the middle. Returns true for each work that is
+    /// handed off.
     private func begin(_ names: [String], on manager: ResourceManager, _ store: any TaskHandoff, _ ledger: Ledger) async throws -> [Bool] {
         try await withThrowingTaskGroup(of: Bool.self) { group in
             for name in names {
@@ -99,7 +101,7 @@ import Testing
             await until { !events.problems.isEmpty }
             try await server.restart()
             await until { ledger.done.count == 6 }
-            // Also the last word has got through, so that nobody does it again.
+            // The last completion has also reached the store, so that no replica repeats the work.
             await untilAnswer { (try? await firstStore.census()).map { $0 == (0, 0, 0) } == true }
             group.cancelAll()
             try await group.waitForAll()
@@ -122,7 +124,7 @@ import Testing
         run.cancel()
         await run.value
         #expect(ledger.done.values.allSatisfy { $0 == 1 } && ledger.most == 1 && events.problems.isEmpty)
-        #expect(ledger.steps == 4 * Int(Self.steps), "no step twice: each went on from where the other was")
+        #expect(ledger.steps == 4 * Int(Self.steps), "no step twice: each process continues at the other's checkpoint")
     }
 
     @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
@@ -145,7 +147,7 @@ import Testing
         await untilAnswer { (try? await other.census()) != nil }
         _ = try? await store.census()
         server.freeze(true)
-        // Its processes that serve connections run on; what is new is not accepted.
+        // The processes that serve connections run on. New connections are not accepted.
         let fresh = server.store(TaskHandoffPolicy(), settings)
         await #expect(throws: TaskHandoffError.self) { try await fresh.census() }
         let second = await #expect(throws: TaskHandoffError.self) { try await fresh.census() }
@@ -193,14 +195,14 @@ import Testing
         let second = try SQLiteTaskHandoff(path: directory.path("tasks"))
         #expect(try await second.take(["a"], by: "y", for: .seconds(60))?.checkpoint == [1])
 
-        // As an earlier release, or an administrator, has left them.
+        // Files as an earlier release, or an administrator, left them.
         for (name, before, after) in [("old", 0o644, 0o640), ("shared", 0o660, 0o660), ("open", 0o666, 0o660)] as [(String, mode_t, mode_t)] {
             #expect(try await SQLiteTaskHandoff(path: directory.path(name)).census() == (0, 0, 0))
             #expect(chmod(directory.path(name), before) == 0)
             #expect(try await SQLiteTaskHandoff(path: directory.path(name)).census() == (0, 0, 0))
             #expect(mode(name) == after, "\(name): \(String(mode(name) ?? 0, radix: 8))")
         }
-        // The files beside it hold the same data.
+        // The files beside the database hold the same data.
         for name in ["tasks-wal", "tasks-shm"] { #expect(chmod(directory.path(name), 0o644) == 0) }
         #expect(try await SQLiteTaskHandoff(path: directory.path("tasks")).census().held == 1)
         for name in ["tasks-wal", "tasks-shm"] { #expect(mode(name) == 0o640, "\(name): \(String(mode(name) ?? 0, radix: 8))") }

@@ -20,7 +20,7 @@ final class PostgreSQLServer: Sendable {
         directory = try TemporaryDirectory("pg")
         let data = directory.path("data")
         if geteuid() == 0 {
-            // It refuses to run as root.
+            // PostgreSQL refuses to run as root.
             let user = getpwnam("postgres").pointee
             chown(directory.url.path, user.pw_uid, user.pw_gid)
         }
@@ -28,7 +28,8 @@ final class PostgreSQLServer: Sendable {
         let made = try await ServerProcess.run(
             Self.asUser([ServerProcess.find("initdb")!, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]), log: log)
         if made != 0 { throw TestServerProblem("initdb ended with \(made): \((try? String(contentsOf: log, encoding: .utf8)) ?? "")") }
-        // A port that is free now may be another's by the time the server asks for it: then the server ends, and has another.
+        // Another process may take a free port before the server does. The server then ends, and is started on another
+        // port.
         var attempt = 0
         while true {
             let port = Loopback.freePort()
@@ -56,7 +57,7 @@ final class PostgreSQLServer: Sendable {
         geteuid() == 0 ? [ServerProcess.find("setpriv")!, "--reuid", "postgres", "--regid", "postgres", "--clear-groups"] + command : command
     }
 
-    /// Where a client finds it.
+    /// The connection parameters for a client.
     var conninfo: String { Self.conninfo(port) }
 
     private static func conninfo(_ port: UInt16) -> String {
@@ -67,7 +68,7 @@ final class PostgreSQLServer: Sendable {
         PostgreSQLTaskHandoff(conninfo, policy: policy, settings: settings)
     }
 
-    /// Has psql carry out `statement`.
+    /// Runs `statement` with psql.
     func sql(_ statement: String) async throws {
         let output = directory.url.appendingPathComponent("psql")
         guard let psql = ServerProcess.find("psql") else { throw TestServerProblem("psql is not installed") }
@@ -75,7 +76,7 @@ final class PostgreSQLServer: Sendable {
         if status != 0 { throw TestServerProblem("psql ended with \(status): \((try? String(contentsOf: output, encoding: .utf8)) ?? "")") }
     }
 
-    /// What the server has logged.
+    /// Returns the server's log.
     func logged() throws -> String { try String(contentsOf: log, encoding: .utf8) }
 
     func kill() async { await process.kill() }
@@ -84,7 +85,7 @@ final class PostgreSQLServer: Sendable {
     func restart() async throws {
         let store = PostgreSQLTaskHandoff(conninfo, settings: .patient)
         var isUp = false
-        // What the killed one has left, its children, takes a moment to go; until then the next refuses.
+        // The children of the killed server take a moment to end. Until then the next server refuses to start.
         while !isUp {
             try process.start(log: log)
             await untilAnswer {
@@ -109,7 +110,7 @@ struct PostgreSQLTimes {
 
     /// Times that no busy machine exceeds, and short pauses.
     static let patient = PostgreSQLTimes()
-    /// Times after which a server that never answers is found out.
+    /// Times after which a server that never answers is detected.
     static let hasty = PostgreSQLTimes(connectTimeout: .milliseconds(100), statementTimeout: .milliseconds(100))
 }
 

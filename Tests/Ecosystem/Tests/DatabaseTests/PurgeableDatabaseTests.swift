@@ -5,9 +5,9 @@ import PlimsollTesting
 import TestServers
 import Testing
 
-/// SQLite's memory gives way, and the database goes on.
+/// SQLite releases memory, and the database stays usable.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableDatabaseTests {
-    /// A file with 8 MiB in 2000 rows.
+    /// Fills a database with 8 MiB in 2000 rows.
     private func fill(_ database: any DatabaseWriter) async throws {
         try await database.write { database in
             try database.execute(sql: "CREATE TABLE page (id INTEGER PRIMARY KEY, bytes BLOB)")
@@ -58,7 +58,7 @@ import Testing
         #expect(try await sum(pool) == 8_000_000)
         let held = purgeable.heldBytes
         #expect(held > 8 << 20, "the writer's and a reader's: \(held)")
-        // A reader in the midst of it sees the end.
+        // A reader in the middle of a query reads to the end.
         let rows = try await pool.read { database in
             var rows = 0
             let cursor = try Row.fetchCursor(database, sql: "SELECT bytes FROM page")
@@ -79,7 +79,7 @@ import Testing
         let purgeable = PurgeableDatabase(queue)
         #expect(try await sum(queue) == 8_000_000 && purgeable.heldBytes > 1 << 20)
         try await queue.write { _ in
-            // From within: were it waited for, this would never return.
+            // A release from within the transaction would never return if it waited for the transaction.
             #expect(purgeable.release(.max) == .zero)
         }
         await until { purgeable.heldBytes < 1 << 20 }

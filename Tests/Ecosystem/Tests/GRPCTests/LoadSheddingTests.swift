@@ -8,7 +8,7 @@ import TestServers
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct LoadSheddingTests {
-    /// A shedder that refuses at once, and is told the extent by the test.
+    /// Returns a shedder that refuses at once. The test sets the extent.
     private func shedder(limit: Int? = nil, patience: Duration = .zero, retryAfter: ClosedRange<Int>? = nil) -> RequestShedder {
         var policy = SheddingPolicy(limit: limit, seed: 42, patience: patience)
         for extent in [QuiesceExtent.open, .half, .quarter, .least] { policy[retryAfter: extent] = retryAfter }

@@ -6,8 +6,8 @@ import PlimsollTesting
 import TestServers
 import Testing
 
-/// Calls that hold too much, one test after another: the list of requests is the process's. The allocator is not asked
-/// here: handlers charge what they would hold.
+/// Calls that hold too much, one test after another, because the list of requests belongs to the process. The allocator
+/// is not asked here: handlers charge the bytes that they would hold.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct MemoryBudgetTests {
     private static func handlers(_ size: ByteCount) -> [String: Shop.Handler] {
         let importing: Shop.Handler = { request, _ in

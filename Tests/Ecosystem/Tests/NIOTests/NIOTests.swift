@@ -8,7 +8,7 @@ import Synchronization
 import TestServers
 import Testing
 
-/// A server on loopback that answers each request with a body of so many bytes, and counts its connections.
+/// A server on loopback that answers each request with a body of fixed size, and counts its connections.
 final class BodyServer: Sendable {
     private final class Handler: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
@@ -51,7 +51,7 @@ final class BodyServer: Sendable {
 }
 
 @Suite(.timeLimit(.minutes(5))) struct NIOTests {
-    /// Runs `body` with a manager that has seen a reading with that much available of 1 GiB.
+    /// Runs `body` with a manager that has seen a reading with `available` bytes of 1 GiB left.
     private func with(_ available: ByteCount, _ body: @escaping @Sendable (ResourceManager, ScriptedPressureSource) async throws -> Void) async throws
     {
         let source = ScriptedPressureSource(), manager = ResourceManager(source: source)
@@ -118,12 +118,12 @@ final class BodyServer: Sendable {
             try await http.withClient { client in
                 source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
                 await until("the drain") { http.drainCount > 0 }
-                // This client has been replaced, and serves whom it was given to.
+                // This client has been replaced, and still serves its holder.
                 let body = try await client.execute(HTTPClientRequest(url: url), timeout: .seconds(300)).body.collect(upTo: 1000)
                 #expect(body.readableBytes == 10 && server.openCount >= 1)
             }
             await until("the end of the connections") { server.openCount == 0 }
-            #expect(try await get() == 10 && server.openCount == 1, "the next one has a client again")
+            #expect(try await get() == 10 && server.openCount == 1, "the next request has a client again")
             http.drain()
             await until("the end of the connections") { server.openCount == 0 }
             http.shutdown()
@@ -156,7 +156,7 @@ final class BodyServer: Sendable {
         #expect(body.storageCapacity == 64 << 10 && body.heldByteCount >= 64 << 10)
         for key in 0..<8 { cache.insert(ByteBuffer(repeating: 65, count: 33 << 10), forKey: key) }
         #expect(cache.count == 3 && cache.statistics.byteCount > 192 << 10 && cache.statistics.byteCount < 200 << 10)
-        // A slice keeps all that it was cut from.
+        // A slice keeps the whole storage of the sliced buffer.
         let slice = try #require(body.getSlice(at: 0, length: 10))
         #expect(slice.heldByteCount == body.heldByteCount && ByteBuffer(bytes: slice.readableBytesView).heldByteCount < 1024)
     }

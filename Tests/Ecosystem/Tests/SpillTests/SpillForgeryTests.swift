@@ -5,7 +5,7 @@ import Synchronization
 import TestServers
 import Testing
 
-/// Records that others have put into the store: refused, counted, and never returned.
+/// Records that other programs have put into the store: refused, counted, and never returned.
 @Suite(.timeLimit(.minutes(5))) struct SpillForgeryTests {
     private typealias Store = SpillPressureTests.HeldStore
     private static let secret = Array("0123456789abcdef0123456789abcdef".utf8)
@@ -21,7 +21,7 @@ import Testing
         withUnsafeBytes(of: number.littleEndian) { Array($0) }
     }
 
-    /// A record as anybody can write it who knows the format: with a checksum, but without the secret.
+    /// A record that any program with knowledge of the format can write: with a checksum, but without the secret.
     private static func forged(
         _ key: String, _ value: String, format: UInt8, version: UInt32 = 1, generation: UInt64, code: [UInt8]? = nil
     ) -> [UInt8] {
@@ -74,7 +74,7 @@ import Testing
             wrongs.append(("the first \(count) bytes", Array(good.prefix(count))))
         }
         for wrong in wrongs {
-            // A store of its own: a record that is refused is removed.
+            // A separate store, because a refused record is removed.
             let store = Store()
             store.state.withLock { $0.records = records.mapValues { _ in wrong.record } }
             try await Self.expectRefused(SpilledTexts(store.store, generation: 7, secret: Self.secret), "\(wrong.what)")
@@ -129,7 +129,7 @@ import Testing
         await writer.written(2)
         let names = store.state.withLock { $0.records.keys.sorted() }
         #expect(names.count == 2)
-        // Each under the other's name.
+        // Stores each record under the other's name.
         store.state.withLock {
             ($0.records[names[0]], $0.records[names[1]]) = ($0.records[names[1]], $0.records[names[0]])
         }

@@ -5,9 +5,9 @@ import Synchronization
 import TestServers
 import Testing
 
-/// The queue before the store is memory too: bounded, first to go, and shut while memory is critical.
+/// The queue in front of the store is memory too: bounded, released first, and closed while memory is critical.
 @Suite(.timeLimit(.minutes(5))) struct SpillPressureTests {
-    /// A store in this process that can be held up, and that can be made to fail.
+    /// A store in this process that a test can block and make fail.
     final class HeldStore: SpillConnection, Sendable {
         struct State {
             var records: [String: [UInt8]] = [:]
@@ -53,12 +53,12 @@ import Testing
         // The writer waits with this value, so that all others stay in the queue.
         texts.spill(1000..<1001)
         await until { store.calls == 1 }
-        // Each returns: nobody waits for the store.
+        // Each call returns: no caller waits for the store.
         texts.spill(0..<100)
         let statistics = texts.spilled.statistics
         #expect(statistics.queuedBytes <= .bytes(20_000) && statistics.queuedCount >= 10)
         #expect(statistics.dropped >= 70 && statistics.stored == 0)
-        // The youngest wait still, and are found where they wait.
+        // The youngest values still wait, and are found in the queue.
         #expect(try await texts.text("key 99", loaded: "loaded").hasPrefix("text 99") && texts.spilled.statistics.queueHits == 1)
         store.hold(false)
         await until { texts.spilled.statistics.queuedCount == 0 }
@@ -91,7 +91,7 @@ import Testing
         await until { texts.manager.level == .critical && texts.spilled.statistics.queuedBytes == .zero }
         let shed = texts.spilled.statistics.shed
         #expect(shed > 90)
-        // Nothing goes into it as long as that lasts.
+        // No value enters the queue while memory is critical.
         texts.spill(200..<210)
         #expect(texts.spilled.statistics.shed == shed + 10 && texts.spilled.statistics.queuedBytes == .zero)
         store.hold(false)
@@ -108,7 +108,7 @@ import Testing
         texts.spilled.removeValue(forKey: "key 3")
         await until { texts.spilled.statistics.forgotten == 1 }
         store.fail(nil)
-        // Its record is there still, and not found.
+        // The record is still in the store, and is not found.
         #expect(store.state.withLock { $0.records.count } == 5)
         for key in 3..<5 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
     }
@@ -121,7 +121,7 @@ import Testing
         let calls = store.calls
         texts.spilled.removeValue(forKey: "key 0")
         await until { store.calls > calls }
-        #expect(texts.spilled.statistics.queuedCount == 0, "it is on its way")
+        #expect(texts.spilled.statistics.queuedCount == 0, "the writer has taken the value")
         #expect(try await texts.text("key 0", loaded: "loaded") == "loaded")
         store.hold(false)
         await until { texts.spilled.statistics.removed == 1 }
@@ -142,7 +142,7 @@ import Testing
         store.fail(nil)
         #expect(texts.spilled.statistics.forgotten == 0)
         texts.spill(0..<1, "new")
-        #expect(texts.spilled.statistics.forgotten == 1, "its name changed, so that the old one may come when it likes")
+        #expect(texts.spilled.statistics.forgotten == 1, "the name has changed, so that the old put may arrive at any time")
         await until { texts.spilled.statistics.stored == 1 }
         #expect(try await texts.text("key 0", loaded: "loaded").hasPrefix("new 0"))
     }
@@ -162,7 +162,7 @@ import Testing
         #expect(texts.spilled.statistics.lastProblem == "held store: made to fail")
     }
 
-    @Test func `bent, cut and foreign records are misses`() async throws {
+    @Test func `damaged, truncated and foreign records are misses`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store.store, generation: 7)
         texts.spill(0..<1)
         await texts.written(1)
@@ -177,7 +177,7 @@ import Testing
         }
         wrongs.append(good + [0])
         for wrong in wrongs {
-            // A store of its own: what is found to be bent is removed.
+            // A separate store, because a damaged record is removed.
             let store = HeldStore()
             store.state.withLock { $0.records = records.mapValues { _ in wrong } }
             let reader = SpilledTexts(store.store, generation: 7)

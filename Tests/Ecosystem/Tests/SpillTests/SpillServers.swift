@@ -30,7 +30,7 @@ struct SpillServer {
     var store: SpillStore { kind.store(port: port) }
     var log: URL { directory.url.appendingPathComponent("log") }
 
-    /// Cancels the test, so that it is reported as skipped, where the program is not installed.
+    /// Starts the server. Cancels the test, which is then reported as skipped, where the program is not installed.
     init(_ kind: Kind) async throws {
         guard let program = kind.program else { try Test.cancel("the server of \(kind) is not installed") }
         (self.kind, port, directory) = (kind, Loopback.freePort(), try TemporaryDirectory("spill"))
@@ -80,10 +80,10 @@ final class SpilledTexts: Sendable {
         spilled = SpilledCache(cache, to: store, manager: manager, limits: limits, generation: generation, secret: secret)
     }
 
-    /// The text under `key`, loaded as `loaded` if neither cache nor store has it.
+    /// Returns the text under `key`. If neither cache nor store has the text, the load returns `loaded`.
     func text(_ key: String, loaded: String) async throws -> String { try await spilled.value(forKey: key) { loaded } }
 
-    /// Puts a text of a kilobyte under each key and purges them all, so that they go to the store.
+    /// Inserts a text of a kilobyte under each key and purges them all, so that they go to the store.
     func spill(_ keys: some Sequence<Int>, _ text: String = "text") {
         for key in keys {
             cache.insert("\(text) \(key) " + String(repeating: "x", count: 1000), forKey: "key \(key)")
@@ -91,14 +91,15 @@ final class SpilledTexts: Sendable {
         }
     }
 
-    /// Until so many were written, or failed: what is just being written waits no more, and isn't there yet.
+    /// Waits until `count` values were written or have failed. A value in the middle of a write is no longer queued and
+    /// not yet stored.
     func written(_ count: Int) async {
         await until { spilled.statistics.queuedCount == 0 && spilled.statistics.stored + spilled.statistics.failures >= count }
     }
 }
 
 extension SpillLimits {
-    /// Times that no busy machine exceeds, so that what is tested is not the machine.
+    /// Times that no busy machine exceeds, so that the tests do not depend on the machine.
     static var patient: SpillLimits {
         var limits = SpillLimits()
         (limits.readTimeout, limits.writeTimeout) = (.seconds(60), .seconds(60))
@@ -106,7 +107,7 @@ extension SpillLimits {
         return limits
     }
 
-    /// Times after which a server that never answers is found out.
+    /// Times after which a server that never answers is detected.
     static var hasty: SpillLimits {
         var limits = patient
         (limits.readTimeout, limits.writeTimeout) = (.milliseconds(30), .milliseconds(30))

@@ -2,7 +2,8 @@ import Foundation
 
 /// The snippets of `docs/Adapters.md`, which stand word for word in tests.
 public enum Article {
-    /// The lines of code in a section of the article that are not in the source `file`, in their order; `nil` if the section has no code.
+    /// Returns the lines of code in a section of the article that are not in the source `file`, in order; `nil` if the
+    /// section has no code.
     public static func missingLines(of section: String, in file: String) throws -> [String]? {
         let source = URL(fileURLWithPath: file)
         let root = (0..<5).reduce(source) { url, _ in url.deletingLastPathComponent() }

@@ -5,8 +5,8 @@ import Synchronization
 public enum Loopback {
     /// Returns a port that is free now and that no other call has returned.
     ///
-    /// Below the range from which the kernel takes ports for connections (`net.ipv4.ip_local_port_range`), so that none
-    /// of them takes the port before the server does.
+    /// The port is below the range from which the kernel takes ports for connections (`net.ipv4.ip_local_port_range`),
+    /// so that no connection takes the port before the server does.
     public static func freePort() -> UInt16 {
         while true {
             let port = UInt16.random(in: 20_000..<32_000)
@@ -31,7 +31,7 @@ public enum Loopback {
         }
     }
 
-    /// A connection to `port`, to be closed by the caller, with so small a window that little fits into it.
+    /// Connects to `port` with a window so small that little fits. The caller closes the connection.
     public static func connect(to port: UInt16) -> Int32 {
         let file = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_in(), window = Int32(4096)
@@ -46,7 +46,7 @@ public enum Loopback {
         return file
     }
 
-    /// Whether the other end has closed, once all that it sent before has been passed over.
+    /// Returns true if the other end has closed. Skips all bytes that the other end sent before.
     public static func isOver(_ file: Int32) -> Bool {
         var buffer = [UInt8](repeating: 0, count: 65536)
         while true {
@@ -78,7 +78,7 @@ public final class PuppetServer: Sendable {
     private let connections = Mutex<Set<Int32>>([])
     private let accepted = Atomic<Int>(0)
 
-    /// - Parameter answer: to each chunk read; `nil` for silence.
+    /// - Parameter answer: The answer to each chunk read; `nil` for silence.
     public init(answering answer: [UInt8]?) {
         (file, port) = Loopback.listen(backlog: 64)
         Thread.detachNewThread { [self] in
@@ -87,15 +87,15 @@ public final class PuppetServer: Sendable {
                 accepted.add(1, ordering: .relaxed)
                 Thread.detachNewThread { self.serve(connection, answer) }
             }
-            // By who waits on it: its number may be somebody else's as soon as it is closed.
+            // Closed by the thread that waits on the descriptor: after the close, another file may get the same number.
             close(file)
         }
     }
 
-    /// How many connections it has accepted.
+    /// Number of accepted connections.
     public var connectionCount: Int { accepted.load(ordering: .relaxed) }
 
-    /// Ends it and its connections.
+    /// Ends the server and its connections.
     public func stop() {
         shutdown(file, Int32(SHUT_RDWR))
         connections.withLock { connections in for connection in connections { shutdown(connection, Int32(SHUT_RDWR)) } }
@@ -106,7 +106,7 @@ public final class PuppetServer: Sendable {
         while read(connection, &buffer, buffer.count) > 0 {
             if let answer, send(connection, answer, answer.count, Int32(MSG_NOSIGNAL)) <= 0 { break }
         }
-        // Under the lock, so that nobody shuts down what has this number next.
+        // Under the lock, so that `stop` never shuts down the next file with this number.
         connections.withLock { connections in
             connections.remove(connection)
             close(connection)

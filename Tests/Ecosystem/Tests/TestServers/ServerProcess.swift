@@ -6,12 +6,12 @@ import Synchronization
 /// Waits for the end of a program suspend the caller: on two processors, two tests that each block a thread of the
 /// cooperative pool stop all others.
 public final class ServerProcess: Sendable {
-    /// Where programs lie that are not meant for users.
+    /// Folders of programs that are not meant for users.
     private static let folders = [
         "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/17/bin", "/usr/lib/postgresql/16/bin",
     ]
 
-    /// The path of a program; `nil` where it isn't installed.
+    /// Returns the path of a program; `nil` if the program is not installed.
     public static func find(_ program: String) -> String? {
         folders.map { $0 + "/" + program }.first { FileManager.default.isExecutableFile(atPath: $0) }
     }
@@ -19,7 +19,7 @@ public final class ServerProcess: Sendable {
     private let command: [String]
     private let child: Mutex<Child>
 
-    /// Starts `command`, an absolute path and its arguments. What it prints goes to `log`.
+    /// Starts `command`, an absolute path and its arguments. The output goes to `log`.
     public init(_ command: [String], log: URL) throws {
         self.command = command
         child = Mutex(try Child(command, log: log))
@@ -38,10 +38,10 @@ public final class ServerProcess: Sendable {
     /// - Returns: The exit status, or the negated signal that ended the server; `nil` if the server had ended before.
     @discardableResult public func stop() async -> Int32? { await end(SIGTERM) }
 
-    /// Ends the server at once, whatever it does, and returns after the end.
+    /// Ends the server at once, in any state, and returns after the end.
     public func kill() async { _ = await end(SIGKILL) }
 
-    /// Freezes the server, or lets it go on: a server that has connections and answers nobody.
+    /// Freezes the server, or thaws the server. A frozen server has connections and answers no request.
     public func freeze(_ isFrozen: Bool) { signal(isFrozen ? SIGSTOP : SIGCONT) }
 
     /// Sends a signal if the program runs, and does not wait.
@@ -64,8 +64,8 @@ public final class ServerProcess: Sendable {
 
 /// A running program. A thread of its own waits for the end, so that the kernel's record of the process does not stay.
 ///
-/// Foundation's `Process` is not used: it learns of the end by a socket that the program's children inherit, and so
-/// waits for children that outlive the program, such as those of a killed PostgreSQL.
+/// Foundation's `Process` is not used. `Process` learns of the end by a socket that the program's children inherit, and
+/// so waits for children that outlive the program, such as those of a killed PostgreSQL.
 private final class Child: Sendable {
     /// glibc's `posix_spawn_file_actions_addclosefrom_np` (2.34), which the overlay's headers leave out. A program must
     /// not hold the sockets of other tests, which then would not close.
@@ -92,7 +92,7 @@ private final class Child: Sendable {
         posix_spawn_file_actions_addopen(&actions, 1, log.path, O_WRONLY | O_CREAT | O_TRUNC, 0o644)
         posix_spawn_file_actions_adddup2(&actions, 1, 2)
         _ = Self.closeFrom(&actions, 3)
-        // No signal is blocked in the program, whatever the thread has blocked that starts it.
+        // No signal is blocked in the program, even if the starting thread has blocked some.
         var none = sigset_t()
         sigemptyset(&none)
         posix_spawnattr_setsigmask(&attributes, &none)
@@ -104,7 +104,8 @@ private final class Child: Sendable {
         if error != 0 { throw POSIXError(POSIXErrorCode(rawValue: error) ?? .EIO) }
         state = Mutex(.running(child, []))
         Thread.detachNewThread { [self, child] in
-            // The number stays the child's until its record is taken away, which `signal` must not see halfway.
+            // The id stays the child's until the kernel's record is removed. `signal` must not run in the middle of the
+            // removal.
             var info = siginfo_t()
             while waitid(P_PID, id_t(child), &info, WEXITED | WNOWAIT) != 0, errno == EINTR {}
             end(child)
@@ -163,5 +164,5 @@ public final class TemporaryDirectory: Sendable {
     public func path(_ name: String) -> String { url.appendingPathComponent(name).path }
 }
 
-/// Lets others run; for a thread that is held up by a test.
+/// Yields the processor, for a thread that a test blocks.
 public func yieldThread() { _ = sched_yield() }

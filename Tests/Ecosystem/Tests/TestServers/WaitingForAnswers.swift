@@ -1,9 +1,9 @@
 public import Testing
 
-/// Suspends until `condition`, which itself waits for an answer, holds, and records an issue when it does not in time.
+/// Suspends until `condition`, which itself waits for an answer, holds. Records an issue if the limit passes first.
 ///
-/// As `until(_:limit:sourceLocation:_:)`, whose pace it has.
-/// - Returns: Whether the condition came to hold.
+/// The checks have the pace of `until(_:limit:sourceLocation:_:)`.
+/// - Returns: True if the condition came to hold.
 @discardableResult
 public func untilAnswer(
     _ what: @autoclosure () -> String = "the awaited answer", limit: Duration = .seconds(240),
@@ -17,7 +17,7 @@ public func untilAnswer(
             Issue.record("\(what()) did not come within \(limit)", sourceLocation: sourceLocation)
             return false
         }
-        // Looked at twice, so a millisecond apart.
+        // Checked twice, so a millisecond apart.
         var checks = 0
         await until("a millisecond", sourceLocation: sourceLocation) {
             checks += 1

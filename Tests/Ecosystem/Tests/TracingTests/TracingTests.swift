@@ -9,7 +9,7 @@ import TestServers
 import Testing
 import Tracing
 
-/// Spans of what is done about memory, with the trait `Tracing`.
+/// Spans of actions on memory, with the trait `Tracing`.
 @Suite(.timeLimit(.minutes(5))) struct TracingTests {
     private static let tracer = {
         let tracer = InMemoryTracer()
@@ -17,7 +17,7 @@ import Tracing
         return tracer
     }()
 
-    /// That of this test: the tracer is the process's, and managers of other tests are traced as well.
+    /// The span of this test's release. All managers in the process share the tracer.
     private static var release: FinishedInMemorySpan? {
         tracer.finishedSpans.first {
             $0.operationName == "plimsoll release" && $0.attributes["plimsoll.asked_bytes"]?.toSpanAttribute() == .int64(4096)

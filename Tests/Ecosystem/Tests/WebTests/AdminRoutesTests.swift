@@ -35,7 +35,7 @@ struct AdminRoutesTests {
             #expect(try await client.get("/readyz").text == "ready (complete)\n")
             try await harness.manager.lifecycle.interrupt()
             #expect(try await client.get("/readyz").text == "not ready: the process is inactive\n")
-            // Inactive, nothing but these pages is served; what comes is told when to come again.
+            // While inactive, only these pages are served. Other requests get a time for the retry.
             #expect(try await client.get("/pay").status == .serviceUnavailable)
             try await harness.manager.lifecycle.endInterruption()
             #expect(try await client.get("/pay").status == .ok)
@@ -101,7 +101,7 @@ struct AdminRoutesTests {
                 #expect(response.status == .methodNotAllowed && response.headers[.allow] == "GET, HEAD", "\(method)")
             }
             #expect(try await client.execute(uri: "/plimsoll/release", method: .get).status == .methodNotAllowed)
-            // Over a socket the server's parser refuses it, and ends the connection.
+            // Over a socket the server's parser refuses the method, and ends the connection.
             if way == .router { #expect(try await client.execute(uri: "/healthz", method: .init("BREW")!).status == .notFound) }
             let head = try await client.execute(uri: "/healthz", method: .head)
             #expect(head.status == .ok && head.text.isEmpty && head.headers[.contentLength] == "3")
@@ -120,7 +120,7 @@ struct AdminRoutesTests {
     @Test func `headers larger than the server's limit end that connection and no other`() async throws {
         try await Harness().application().test(.live) { client in
             let port = try #require(client.port)
-            // Refused by the server, or cut off: either way this connection alone.
+            // Refused by the server, or cut off: in both cases this connection alone.
             try? await TestClient.withClient(host: "127.0.0.1", port: port) { other in
                 let huge = String(repeating: "x", count: 1 << 20)
                 let status = try await other.get("/healthz", headers: [.userAgent: huge]).status

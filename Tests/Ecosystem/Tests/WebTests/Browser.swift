@@ -5,13 +5,14 @@ enum Browser {
     static let path = ["chromium", "chromium-browser", "google-chrome"].lazy
         .flatMap { name in ["/usr/bin/", "/usr/local/bin/"].map { $0 + name } }.first { FileManager.default.isExecutableFile(atPath: $0) }
 
-    /// What a page has become after some seconds of its own time, and what it wrote to the console.
+    /// The document after some seconds of the page's own time, and the lines on the console.
     struct Result {
         var document: String
         var console: [String]
     }
 
-    /// Loads `url` in a browser that has nothing else to do. Its clock runs ahead while nothing is under way, so that this takes no seconds of ours.
+    /// Loads `url` in a separate browser. The browser's clock runs ahead while the browser is idle, so that the load
+    /// takes no real seconds.
     static func load(_ url: String) async throws -> Result {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("plimsoll-browser-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -19,7 +20,7 @@ enum Browser {
         let output = directory.appendingPathComponent("document"), errors = directory.appendingPathComponent("errors")
         for file in [output, errors] { _ = FileManager.default.createFile(atPath: file.path, contents: nil) }
         let process = Process()
-        // A browser that hangs ends all the same.
+        // Ends a browser that hangs.
         process.executableURL = URL(fileURLWithPath: "/usr/bin/timeout")
         process.arguments = [
             "--kill-after=5", "90", path ?? "", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-extensions", "--no-first-run",

@@ -12,9 +12,9 @@ import PlimsollHummingbird
 import TestServers
 import Testing
 
-/// How long a request's body may take to come. Time is moved by hand, but for the last.
+/// Time limits on the arrival of a request's body. All tests but the last use a manual clock.
 @Suite(.timeLimit(.minutes(5))) struct ConnectionBoundsTests {
-    /// A connection with the bounds of a server, to which parts of requests are given.
+    /// A connection with the bounds of a server. A test passes in parts of requests.
     private final class Connection {
         let channel = EmbeddedChannel()
         let counts = TestMetrics()
@@ -30,7 +30,7 @@ import Testing
             try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
         }
 
-        /// The server wants the next part, which comes after `seconds`, if the connection is still there.
+        /// Asks for the next part. Passes in `part` after `seconds` if the connection is still open.
         func receive(_ part: HTTPRequestPart, after seconds: Int64) throws {
             channel.read()
             channel.embeddedEventLoop.advanceTime(by: .seconds(seconds))
@@ -70,7 +70,7 @@ import Testing
         // 3 hours.
         for _ in 0..<400 { try connection.receive(Connection.body(29 * 500), after: 29) }
         #expect(connection.channel.isActive)
-        // Bytes that have come pay for 160 more seconds of this body: time that was not used up is no credit for the next request.
+        // The bytes so far allow 160 more seconds for this body. Unused time is no credit for the next request.
         for _ in 0..<8 { try connection.receive(Connection.body(20 * 500), after: 0) }
         try connection.receive(.end(nil), after: 0)
         #expect(try connection.cutOffs("body_too_slow") == 0)
@@ -88,7 +88,7 @@ import Testing
         let connection = try Connection()
         try connection.receiveHead()
         for _ in 0..<10 {
-            // Nothing is wanted meanwhile.
+            // The server asks for nothing meanwhile.
             connection.channel.embeddedEventLoop.advanceTime(by: .hours(1))
             try connection.receive(Connection.body(1), after: 5)
         }
@@ -131,7 +131,7 @@ import Testing
         router.post("/upload") { request, _ in "\(try await request.body.collect(upTo: 1 << 20).readableBytes) bytes\n"
         }
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        // The rate is such that no byte that trickles in buys time, and a body of a megabyte all of it.
+        // At this rate single bytes gain no time, and a body of a megabyte gains all the time needed.
         let server = HTTPServerBuilder.http1(
             configuration: .bounded(
                 idle: .seconds(60), answer: .seconds(60), body: .seconds(5), bytesPerSecond: 10_000,

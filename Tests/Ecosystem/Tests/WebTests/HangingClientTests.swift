@@ -10,11 +10,11 @@ import Synchronization
 import TestServers
 import Testing
 
-/// Clients that hang: the service goes on, others are answered, and those are cut off and named.
+/// Clients that hang: the service continues, other clients are answered, and hanging clients are cut off and counted.
 @Suite(.timeLimit(.minutes(5))) struct HangingClientTests {
     private static let scrape = "GET /plimsoll/metrics HTTP/1.1\r\nHost: localhost\r\n"
 
-    // The bounds are such that those who don't hang keep them on a busy machine, too.
+    // With these bounds, clients that do not hang stay within the bounds even on a busy machine.
     @Test func `clients that send half a request are disconnected, and a scrape meanwhile is answered`() async throws {
         let log = Reasons(), counts = TestMetrics()
         try await Harness().application(
@@ -29,7 +29,7 @@ import Testing
             try await Self.expectScrape(port)
             for file in files { await until("the end of the connection") { Loopback.isOver(file) } }
             try await Self.expectScrape(port)
-            // The tester has a connection of its own, on which it says nothing.
+            // The tester has a silent connection of its own.
             await until("31 reports") { log.all.count >= 31 }
             #expect(log.all == Array(repeating: "no complete request arrived", count: 31))
             #expect(try Self.cutOffs(counts, "no_request") == 31)
@@ -39,7 +39,7 @@ import Testing
 
     @Test func `clients that take no answer are disconnected, and a scrape meanwhile is answered`() async throws {
         let log = Reasons(), counts = TestMetrics(), harness = Harness()
-        // More than all buffers on the way hold.
+        // More than all buffers between server and client hold.
         for number in 0..<300 { harness.manager.register("\(number)" + String(repeating: "x", count: 400), byteCount: { 1 }, release: { _ in 0 }) }
         try await harness.application(
             server: .http1(configuration: .bounded(idle: .seconds(100), answer: .seconds(5), logger: log.logger, metrics: counts))
@@ -71,7 +71,7 @@ import Testing
             let slow = Loopback.connect(to: port)
             defer { close(slow) }
             Self.send("GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n", to: slow)
-            // One that came later is cut off in the meantime.
+            // A silent client that came later is cut off meanwhile.
             let silent = Loopback.connect(to: port)
             defer { close(silent) }
             await until("the end of the connection") { Loopback.isOver(silent) }
@@ -83,7 +83,7 @@ import Testing
             let taken = recv(slow, &answer, answer.count, 0)
             #expect(String(decoding: answer.prefix(max(0, taken)), as: UTF8.self).hasPrefix("HTTP/1.1 200 OK"))
             await until("the end of the connection") { Loopback.isOver(slow) }
-            // The silent one's, and the tester's own.
+            // The silent client's connection, and the tester's own.
             #expect(log.all.count <= 2 && Set(log.all) == ["no complete request arrived"])
         }
     }
@@ -94,7 +94,7 @@ import Testing
 
     private static func send(_ text: String, to file: Int32) {
         let bytes = Array(text.utf8)
-        // Its own window may be full as well: what doesn't fit is not needed.
+        // The client's send buffer may be full as well. The rest is not needed.
         _ = Glibc.send(file, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
     }
 
@@ -106,7 +106,7 @@ import Testing
     }
 }
 
-/// Why connections were cut off, as logged.
+/// The logged reasons for which connections were cut off.
 private final class Reasons: Sendable {
     private let state = Mutex<[String]>([])
 

@@ -18,8 +18,8 @@ struct Harness: Sendable {
     let shedding: LoadSheddingMiddleware<BasicRequestContext>
 
     /// - Parameters:
-    ///   - patience: how long requests wait before they are refused; none, so that tests of refusals do not wait.
-    ///   - isManaged: the manager narrows the shedder. If false, only the test does.
+    ///   - patience: time that requests wait before a refusal; none, so that tests of refusals do not wait.
+    ///   - isManaged: true if the manager narrows the shedder; false if only the test does.
     init(limit: Int? = nil, patience: Duration = .zero, retryAfter: ClosedRange<Int>? = nil, isManaged: Bool = true) {
         manager = ResourceManager(source: source)
         var policy = SheddingPolicy(limit: limit, seed: 42, patience: patience)
@@ -57,7 +57,7 @@ struct Harness: Sendable {
         }
     }
 
-    /// Rehearses `level` and returns when the shedder has been told.
+    /// Rehearses `level` and returns when the shedder has been notified.
     func reach(_ level: PressureLevel) async {
         let probe = ShareProbe()
         // Narrowing reaches members in the order of addition, so that the shedder knows before the probe.
@@ -68,7 +68,7 @@ struct Harness: Sendable {
     }
 }
 
-/// The parts of a status' JSON that tests ask for.
+/// The parts of a status' JSON that tests read.
 struct NamedParts: Decodable {
     struct Part: Decodable {
         var name: String
@@ -110,7 +110,7 @@ final class ShareProbe: Quiescable {
 extension TestClientProtocol {
     func get(_ uri: String, headers: HTTPFields = [:]) async throws -> TestResponse { try await execute(uri: uri, method: .get, headers: headers) }
 
-    /// How many of `count` requests are served.
+    /// Returns the number of served requests among `count` requests.
     func served(_ uri: String, of count: Int) async throws -> Int {
         var served = 0
         for _ in 0..<count where try await get(uri).status == .ok { served += 1 }

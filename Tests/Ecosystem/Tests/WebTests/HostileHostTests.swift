@@ -6,7 +6,7 @@ import PlimsollService
 import TestServers
 import Testing
 
-/// Which host was asked for, as it comes over a socket.
+/// The `Host` header of requests over a socket.
 @Suite(.timeLimit(.minutes(5))) struct HostileHostTests {
     /// Sends `lines` as the head of a request and returns the first line of the answer, with the body.
     private static func ask(_ port: UInt16, _ lines: [String]) async throws -> String {
@@ -48,7 +48,7 @@ import Testing
                 ] {
                     let origin = headers.last.map { [$0.replacing("Host: ", with: "Origin: http://")] } ?? []
                     let answer = try await Self.ask(port, ["\(request) HTTP/1.1"] + headers + origin)
-                    // What the server's own parser refuses is 400.
+                    // The server's own parser refuses with 400.
                     #expect(
                         answer.hasPrefix("HTTP/1.1 421 ") || answer.hasPrefix("HTTP/1.1 400 "),
                         "\(request) \(headers): \(answer.prefix(200))")

@@ -17,7 +17,8 @@ struct LoadSheddingTests {
             try await harness.application().test(way.setup) { client in
                 for path in ["/", "/pay", "/export"] { #expect(try await client.served(path, of: 20) == 20) }
                 await harness.reach(.warning)
-                // One after another all are served. Of the eight at least that may run at once, exports have a quarter and the others half.
+                // One after another, all are served. Of the eight or more that may run at once, exports have a quarter
+                // and the others half.
                 for path in ["/", "/pay", "/export"] { #expect(try await client.served(path, of: 20) == 20, "\(path) at warning") }
                 let shedder = harness.shedding.shedder
                 for (running, expected) in [(2, ["/": true, "/export": false]), (4, ["/": false, "/export": false])] {
@@ -29,7 +30,7 @@ struct LoadSheddingTests {
                     for _ in 0..<running { shedder.end() }
                 }
                 await harness.reach(.critical)
-                // By the ladder's rung `quiesce`, which may come with the level, at least a quarter.
+                // With the ladder's rung `quiesce`, which may come with the level, at least a quarter is served.
                 let normal = try await client.served("/", of: 40)
                 #expect((9...21).contains(normal), "\(normal) at critical")
                 let (pay, export) = (try await client.served("/pay", of: 20), try await client.served("/export", of: 20))
@@ -77,7 +78,7 @@ struct LoadSheddingTests {
 
     @Test(arguments: Way.allCases)
     func `health, status and page are served at any level`(way: Way) async throws {
-        // The manager narrows a shedder of its own further after some seconds, and would end the pause.
+        // A manager narrows its shedder further after some seconds, and would end the pause.
         try await Harness(isManaged: false).running { harness in
             await harness.reach(.critical)
             harness.shedding.shedder.quiesce(to: .paused)
@@ -109,7 +110,7 @@ struct LoadSheddingTests {
                 let streamed = try await client.get("/stream").text
                 #expect(streamed == "running 1\nrunning 1\nrunning 1\nrunning 1\n")
             }
-            // The client has its answer a moment before the server lets go of the body.
+            // The client has the answer a moment before the server releases the body.
             await until("the end of the body") { shedder.statistics.running == 0 }
             #expect(shedder.statistics.refused == 0)
         }

@@ -12,7 +12,8 @@ import Synchronization
 import TestServers
 import Testing
 
-/// Requests that hold too much, one test after another: the list of requests is the process's. The allocator is not asked here: handlers charge what they would hold.
+/// Requests that hold too much, one test after another, because the list of requests belongs to the process. The
+/// allocator is not asked here: handlers charge the bytes that they would hold.
 @Suite(.serialized) struct MemoryBudgetTests {
     /// The texts that handlers have noted.
     final class Seen: Sendable {
@@ -34,7 +35,7 @@ import Testing
                 let budget = try #require(MemoryBudget.current)
                 budget.charge(.mebibytes(9))
                 seen.add("\(path) begins")
-                // As a handler does that awaits something.
+                // Like a handler that awaits something.
                 if path == "/import" || request.uri.queryParameters["wait"] != nil { try await untilCancelled() }
                 return "imported\n"
             }
@@ -60,7 +61,7 @@ import Testing
         return router
     }
 
-    /// The part of a status that tests ask for.
+    /// The part of a status that tests read.
     struct Requests: Decodable {
         struct Part: Decodable {
             var running: Int
@@ -139,7 +140,7 @@ import Testing
     @Test func `a streamed answer counts until its end, and ends above the limit`() async throws {
         try await served(.live) { client, seen in
             let before = try Requests.now().cancelledOverLimit
-            // The status was sent before the limit was passed.
+            // The status was sent before the request exceeded the limit.
             _ = try? await client.get("/stream")
             try await until("the count") { try Requests.now().cancelledOverLimit == before + 1 }
             #expect(seen.texts == ["same budget"])

@@ -37,7 +37,7 @@ import Testing
                     ], log: folder.appendingPathComponent("log"))
                 defer { server.signal(SIGKILL) }
                 #expect(try await Self.ask(port, "plimsoll_level", server) == 1)
-                // Asked for until it is so: on a busy machine a scrape may take longer than its second.
+                // Repeated until true: on a busy machine a scrape may take longer than a second.
                 #expect(try await Self.ask(port, "up{job=\"demo\"} == 1", server) == 1)
                 let held = try await Self.ask(port, "plimsoll_cache_bytes{cache=\"pages\"}", server)
                 #expect(held == Double(cache.heldBytes))
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    /// The value of `query`, as soon as there is one.
+    /// Returns the value of `query` as soon as a value exists.
     private static func ask(_ port: UInt16, _ query: String, _ server: ServerProcess) async throws -> Double {
         var parts = URLComponents()
         (parts.scheme, parts.host, parts.port, parts.path) = ("http", "127.0.0.1", Int(port), "/api/v1/query")
@@ -54,7 +54,7 @@ import Testing
         let url = try #require(parts.url)
         var found: String?
         await untilAnswer("an answer to \(query)") {
-            // Refused until it listens, and empty until it has scraped.
+            // Refused until Prometheus listens, and empty until the first scrape.
             if let (data, _) = try? await URLSession.shared.data(from: url), let answer = try? JSONDecoder().decode(Answer.self, from: data) {
                 found = answer.data.result.first?.value.last?.text
             }

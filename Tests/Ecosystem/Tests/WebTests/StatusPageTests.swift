@@ -6,7 +6,7 @@ import PlimsollLifecycle
 import PlimsollService
 import Testing
 
-/// The page in a browser: what stands in it once its script has run.
+/// The page in a browser, after the page's script has run.
 @Suite(
     .serialized,
     .enabled(if: Browser.path != nil, "no Chromium is installed here (Debian's package is chromium); the page's text is tested elsewhere"))

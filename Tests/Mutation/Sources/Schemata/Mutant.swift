@@ -33,8 +33,8 @@ public struct Mutant: Sendable, Hashable, Codable {
     /// The whole line in the source, without spaces at its ends.
     public let text: String
 
-    /// Identifies the change as long as its line stays the same, wherever the line moves in the file. The column tells
-    /// equal changes of one line apart.
+    /// Identifies the change as long as the changed line stays the same, at any place of the line in the file. The
+    /// column distinguishes equal changes of one line.
     public var key: String { "\(file) | \(text) | \(column): \(change)" }
     public var change: String { "\(original) -> \(replacement)" }
 }

@@ -5,7 +5,7 @@ import SwiftSyntax
 /// Finds the mutants of one file, and the text to insert for each.
 ///
 /// Every mutant stays in the program, behind a switch that is read at run time (mutant schemata: Untch, Offutt and
-/// Harrold, ISSTA 1993). One build serves all mutants. Inserted text has no newline, so that each line keeps its number.
+/// Harrold, ISSTA 1993). One build serves all mutants. Inserted text has no newline: each line keeps the line number.
 final class MutantFinder: SyntaxVisitor {
     private(set) var mutants: [Mutant] = []
     private(set) var insertions: [Insertion] = []
@@ -17,7 +17,7 @@ final class MutantFinder: SyntaxVisitor {
     /// Lines whose mutants don't compile.
     private let excluded: [Int: Exclusion]
 
-    /// Calls that end the process, or only tell of something.
+    /// Calls that end the process, or only report.
     private static let uninteresting: Set = [
         "assert", "assertionFailure", "precondition", "preconditionFailure", "fatalError",
     ]
@@ -72,7 +72,7 @@ final class MutantFinder: SyntaxVisitor {
         insertions.append(Insertion(offset: start, text: text, isSuffix: false, depth: .max, removed: length))
     }
 
-    /// The code of a node on one line; `nil` if the node spans several.
+    /// Returns the code of a node on one line; `nil` if the node spans several lines.
     private func code(_ node: some SyntaxProtocol) -> String? {
         let text = node.trimmedDescription
         return text.contains("\n") ? nil : text
@@ -84,8 +84,8 @@ final class MutantFinder: SyntaxVisitor {
         guard let name = node.operator.as(BinaryOperatorExprSyntax.self)?.operator.text,
             let swaps = Self.swaps[name], let left = code(node.leftOperand), let right = code(node.rightOperand)
         else { return .visitChildren }
-        // A call of a generic function is short for the type checker, which gives up at long expressions. `nil` has no
-        // type of its own.
+        // A call of a generic function is fast for the type checker, which gives up on long expressions. `nil` has no
+        // type without a context.
         if let function = MutantSwitch.comparisons[name], right != "nil", left != "nil" {
             let ids = swaps.compactMap { add($0.0, node, "\(left) \(name) \(right)", "\(left) \($0.1) \(right)") }
             if ids.count == swaps.count {
@@ -142,7 +142,7 @@ final class MutantFinder: SyntaxVisitor {
     // MARK: Conditions
 
     override func visit(_ node: ConditionElementSyntax) -> SyntaxVisitorContinueKind {
-        // An endless loop tells nothing. After `while true` the compiler asks for no result.
+        // A mutant with an endless loop proves nothing. After `while true` the compiler requires no result.
         if node.parent?.parent?.is(WhileStmtSyntax.self) == true {
             return node.condition.trimmedDescription == "true" ? .skipChildren : .visitChildren
         }
@@ -161,7 +161,7 @@ final class MutantFinder: SyntaxVisitor {
     }
 
     private func negate(_ condition: ExprSyntax) {
-        // Comparisons and logic have mutants of their own.
+        // Comparisons and logic have separate mutants.
         guard !condition.is(InfixOperatorExprSyntax.self), let text = code(condition),
             let id = add(.condition, condition, text, "!(\(text))")
         else { return }

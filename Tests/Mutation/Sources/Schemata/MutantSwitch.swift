@@ -1,4 +1,4 @@
-/// Functions that stand for an operator and its mutants. Each module with mutants gets the file.
+/// Functions that stand for an operator and the operator's mutants. Each module with mutants gets the file.
 public enum MutantSwitch {
     /// Names of the functions, by operator.
     static let comparisons = [

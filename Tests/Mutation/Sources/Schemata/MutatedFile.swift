@@ -17,7 +17,8 @@ public struct MutatedFile: Sendable {
     ///   - excluded: lines whose mutants don't compile, by number.
     public init(file: String, source: String, module: String, firstID: Int, excluded: [Int: Exclusion] = [:]) {
         let parsed = Parser.parse(source: source)
-        // A sequence that can't be folded has operators of the library itself: it stays unfolded and has no mutants.
+        // A sequence that can't be folded has operators of the library itself: the sequence stays unfolded and has no
+        // mutants.
         let folded = OperatorTable.standardOperators.foldAll(parsed) { _ in }.as(SourceFileSyntax.self) ?? parsed
         let finder = MutantFinder(file: file, source: source, tree: folded, firstID: firstID, excluded: excluded)
         finder.walk(folded)
@@ -45,7 +46,7 @@ public struct MutatedFile: Sendable {
 
 /// The mutants that a line may not have, because they don't compile.
 public enum Exclusion: String, Sendable, Codable {
-    /// Those of arithmetic: bytes times a number has an operator, and divided by one has none.
+    /// Mutants of arithmetic: bytes times a number has an operator, and bytes divided by a number has none.
     case arithmetic
     case all
 

@@ -25,7 +25,7 @@ struct Area: Sendable {
 
     private init(_ folder: String, _ tests: String) { (self.folder, self.tests) = (folder, tests) }
 
-    /// Tests that read the sources of the repository: a copy with mutants is not what they expect.
+    /// Tests that read the sources of the repository: these tests would fail in a copy with mutants.
     static let readers = [
         "TidyTests", "LayeringTests", "PublicSurfaceTests", "ContractTests", "DocumentationTests", "ReviewTests",
         "ArticleTests", "LifecycleArticleTests", "OperationsTests", "ConsumerTests", "PlatformTests",

@@ -6,7 +6,7 @@ struct Failure: Error, CustomStringConvertible {
 }
 
 enum Command {
-    /// Runs a program to its end, and returns its status and everything that it wrote.
+    /// Runs a program to the end. Returns the exit status and all output.
     ///
     /// - Parameters:
     ///   - limit: time after which the program and its children are killed; the status is 137 then.
@@ -20,7 +20,7 @@ enum Command {
         let bound = limit.map { ["timeout", "--signal=KILL", "\($0.components.seconds)"] } ?? []
         process.arguments = bound + [program] + arguments
         process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-        // A file, as a pipe would stay open in children that outlive the program.
+        // The output goes to a file, as a pipe would stay open in children that outlive the program.
         let log = FileManager.default.temporaryDirectory.appendingPathComponent("mutate-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: log) }
         FileManager.default.createFile(atPath: log.path, contents: nil)

@@ -3,7 +3,7 @@ import Foundation
 import Schemata
 import Synchronization
 
-/// Changes decisions one at a time and tells which changes no test notices.
+/// Changes decisions one at a time and reports the changes that no test notices.
 @main struct Mutate: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mutate",
@@ -38,7 +38,7 @@ import Synchronization
         }
         let results = Mutex(try Results(results)), sample = chosen.count
         let open = results.withLock { kept in chosen.enumerated().filter { kept.verdict(on: $0.element) == nil } }
-        let trials = try Trials(tree, for: open.map(\.element))
+        let trials = try Trials(tree, jobs: jobs)
         try Self.each(open, atOnce: jobs) { index, mutant in
             let verdict = try trials.verdict(on: mutant)
             try results.withLock { kept in
@@ -57,8 +57,8 @@ import Synchronization
     /// Returns file, line, and column within the text of the line.
     private static func place(of mutant: Mutant) -> String { "\(mutant.file):\(mutant.line): \(mutant.column):" }
 
-    /// Calls `body` with each item, on several threads. After an error no more begin.
-    private static func each<Item: Sendable>(
+    /// Calls `body` with each item, on several threads. After an error no more calls begin.
+    static func each<Item: Sendable>(
         _ items: [Item], atOnce count: Int, _ body: @Sendable (Item) throws -> Void
     ) throws {
         let state = Mutex<(rest: ArraySlice<Item>, failure: (any Error)?)>((items[...], nil))
@@ -70,8 +70,8 @@ import Synchronization
         if let failure = state.withLock({ $0.failure }) { throw failure }
     }
 
-    /// Returns a random sample: the same for the same seed. A change of the sources leaves the rest of the sample as it
-    /// was, so that its verdicts are of use.
+    /// Returns a random sample: the same for the same seed. A change of the sources leaves the rest of the sample
+    /// unchanged, so that earlier verdicts are of use.
     private func choose(from mutants: [Mutant]) -> [Mutant] {
         let candidates = mutants.filter { only.map($0.file.contains) ?? true }
         guard sample > 0, sample < candidates.count else { return candidates }
@@ -79,7 +79,7 @@ import Synchronization
         return ranked.sorted { $0.rank < $1.rank }.prefix(sample).map(\.mutant).sorted { $0.id < $1.id }
     }
 
-    /// Returns a number that looks random, of the mutant's text and the seed.
+    /// Returns a number that looks random, from the mutant's text and the seed.
     private func rank(of mutant: Mutant) -> UInt64 {
         // FNV-1a, whose last bytes reach few bits; the generator spreads them.
         let text = mutant.key + mutant.kind.rawValue

@@ -34,7 +34,8 @@ struct MutatedTree {
         try (encoder.encode(excluded) + Data("\n".utf8)).write(to: known)
     }
 
-    /// Writes the copy and builds its tests. Mutants that don't compile are left out, and the rest is built again.
+    /// Writes the copy and builds the copy's tests. Mutants that don't compile are left out, and the rest is built
+    /// again.
     mutating func build() throws {
         for _ in 0..<40 {
             try write()
@@ -128,9 +129,9 @@ struct MutatedTree {
             let path = String(match.output.1)
             guard let file = files.first(where: { path == $0 || path.hasSuffix("/" + $0) }), let line = Int(match.output.2)
             else { continue }
-            // An error inside a statement of several lines is told at the line of the part, one of a whole function at
-            // its end, and a closure that takes the compiler too long at its begin. If what was left out has not
-            // helped, more is left out.
+            // The compiler reports an error inside a statement of several lines at the line of the part, an error of a
+            // whole function at the end, and a closure that takes the compiler too long at the beginning. If the
+            // omitted mutants have not helped, more mutants are omitted.
             let owners = mutants.filter { $0.file == file }.map(\.line), reach = 5 * failures[file, default: 0]
             let before = owners.filter { $0 <= line }.max().map { $0 - reach...line }
             let after = line...line + 5 + reach, range = match.output.3.contains("type-check") ? after : before ?? after

@@ -1,7 +1,7 @@
 import Foundation
 import Schemata
 
-/// Verdicts, one JSON object a line, so that a run that broke off goes on where it ended.
+/// Verdicts, one JSON object per line, so that an interrupted run continues at the same place.
 struct Results {
     struct Line: Codable {
         var mutant: Mutant

@@ -1,5 +1,6 @@
 import Foundation
 import Schemata
+import Synchronization
 
 /// Runs the tests with one mutant after another.
 struct Trials {
@@ -13,7 +14,7 @@ struct Trials {
         case unreached
     }
 
-    /// One suite of tests, and a run of it without a mutant.
+    /// A suite of tests, and a run of the suite without a mutant.
     private struct Suite {
         var name: String
         var reached: Set<Int>
@@ -24,12 +25,16 @@ struct Trials {
     /// The suites of each target.
     private var suites: [String: [Suite]] = [:]
 
-    /// Runs the suites of all targets that the mutants need, one after another.
-    init(_ tree: MutatedTree, for mutants: [Mutant]) throws {
+    /// Runs the suites of all targets once, `jobs` targets at a time. Another target's tests may cover a folder's
+    /// code, too.
+    init(_ tree: MutatedTree, jobs: Int) throws {
         self.tree = tree
-        for target in try Set(mutants.map { try Self.area(of: $0).tests }).sorted() {
-            suites[target] = try suites(of: target)
+        let measured = Mutex<[String: [Suite]]>([:]), trials = self
+        try Mutate.each(Set(Area.all.map(\.tests)).sorted().reversed(), atOnce: jobs) { target in
+            let suites = try trials.suites(of: target)
+            measured.withLock { $0[target] = suites }
         }
+        suites = measured.withLock { $0 }
     }
 
     private static func area(of mutant: Mutant) throws -> Area {
@@ -39,28 +44,38 @@ struct Trials {
         return area
     }
 
-    /// Runs the suites that reach the mutant: those of its folder first, then the others of the target.
+    /// Runs the suites that reach the mutant: first those of its folder, then the others of the target, then those of
+    /// other targets.
     func verdict(on mutant: Mutant) throws -> Verdict {
-        let area = try Self.area(of: mutant)
-        let reaching = suites[area.tests, default: []].filter { $0.reached.contains(mutant.id) }
-        guard !reaching.isEmpty else { return .unreached }
-        let near = try names(near: area)
-        for group in [reaching.filter { near.contains($0.name) }, reaching.filter { !near.contains($0.name) }]
-        where !group.isEmpty {
-            let seconds = group.reduce(0) { $0 + $1.seconds }
-            let filter = Self.filter(area.tests, group.map(\.name))
-            let status = try run(filter, mutant: mutant.id, limit: .seconds(30 + seconds * 3 / 2)).status
+        let area = try Self.area(of: mutant), near = try names(near: area), own = reaching(mutant, in: area.tests)
+        var groups = [
+            (area.tests, own.filter { near.contains($0.name) }), (area.tests, own.filter { !near.contains($0.name) }),
+        ]
+        groups += suites.keys.filter { $0 != area.tests }.map { ($0, reaching(mutant, in: $0)) }.sorted {
+            Self.seconds($0.1) < Self.seconds($1.1)
+        }
+        groups.removeAll { $0.1.isEmpty }
+        for (target, group) in groups {
+            let filter = Self.filter(target, group.map(\.name))
+            let limit = Duration.seconds(30 + Self.seconds(group) * 3 / 2)
+            let status = try run(filter, mutant: mutant.id, limit: limit).status
             if status == 137 { return .hung }
             if status != 0 { return .killed }
         }
-        return .survived
+        return groups.isEmpty ? .unreached : .survived
+    }
+
+    private static func seconds(_ suites: [Suite]) -> Int64 { suites.reduce(0) { $0 + $1.seconds } }
+
+    private func reaching(_ mutant: Mutant, in target: String) -> [Suite] {
+        suites[target, default: []].filter { $0.reached.contains(mutant.id) }
     }
 
     private static func filter(_ target: String, _ suites: [String]) -> String {
         "^\(target)\\.(\(suites.joined(separator: "|")))/"
     }
 
-    /// Returns the suites of a target, each of which is run once to see which mutants it reaches.
+    /// Returns the suites of a target. Each suite is run once to see the reached mutants.
     private func suites(of target: String) throws -> [Suite] {
         let (status, list) = try Command.run(tree.bundle.path, ["--testing-library", "swift-testing", "--list-tests"])
         guard status == 0 else { throw Failure("\(tree.bundle.path) can't list its tests:\n\(list.suffix(4000))") }

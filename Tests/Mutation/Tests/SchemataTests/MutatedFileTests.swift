@@ -25,7 +25,7 @@ import Testing
                 + "(mutatedEqual(2, (plimsoll_mutant(3) ? b - c : (b + c)) , d) && e))")
     }
 
-    @Test func `statements are left out, also where they are tried, but not assignments of an initializer`() {
+    @Test func `statements are left out, also behind try, but assignments of an initializer stay`() {
         #expect(code("func f() throws { try g() }") == "func f() throws { if !plimsoll_mutant(1) { try g() } }")
         #expect(mutants("struct A { var b: Int; init(c: Int) { b = c; d(c) } }") == ["statement d(c) -> nothing"])
         #expect(
@@ -37,14 +37,14 @@ import Testing
         #expect(mutants("func f() -> Int { g() }").isEmpty && mutants("let a = b { c() }").isEmpty)
         #expect(mutants("var a: Int { b() }").isEmpty && mutants("var a: Int { get { b() } }").isEmpty)
         #expect(mutants("func f() { g() }") == ["statement g() -> nothing"])
-        // Also in branches whose value is the result.
+        // The same holds in branches whose value is the result.
         #expect(mutants("let a = b { switch c { case .d: e(); default: f() } }").isEmpty)
         #expect(mutants("func f() -> Int { if case .a = b { c() } else if case .d = e { g() } else { h() } }").isEmpty)
         #expect(mutants("let a = switch b { case .c: d(); default: e() }").isEmpty)
         #expect(mutants("func f() { switch a { case .b: c(); default: break } }") == ["statement c() -> nothing"])
     }
 
-    @Test func `conditions are negated, endless loops are not made`() {
+    @Test func `conditions are negated, without making endless loops`() {
         #expect(code("if a { }") == "if (plimsoll_mutant(1) != (a)) { }")
         #expect(code("guard let a, b.c() else { return }") == "guard let a, (plimsoll_mutant(1) != (b.c())) else { return }")
         #expect(mutants("while a { }").isEmpty && mutants("while true { break }").isEmpty)
@@ -63,11 +63,11 @@ import Testing
         #expect(mutants("precondition(a < b)").isEmpty)
     }
 
-    @Test func `min and max change places`() {
+    @Test func `min and max replace each other`() {
         #expect(code("let a = min(b, c)") == "let a = (plimsoll_mutant(1) ? max(b, c) : min(b, c))")
     }
 
-    @Test func `excluded lines stay as they are, and identifiers stay without gaps`() {
+    @Test func `excluded lines stay unchanged, and identifiers have no gaps`() {
         let source = "let a = b < c\nlet d = e == f"
         let file = MutatedFile(file: "A.swift", source: source, module: "M", firstID: 5, excluded: [1: .all])
         #expect(file.mutants.map(\.id) == [5] && file.mutants[0].line == 2 && file.mutants[0].text == "let d = e == f")
@@ -76,11 +76,11 @@ import Testing
                 + "let a = b < c\nlet d = mutatedEqual(5, e , f)")
     }
 
-    @Test func `a line may lose its mutants of arithmetic alone`() {
+    @Test func `a line may exclude only the mutants of arithmetic`() {
         #expect(code("let a = b < c * 2", excluded: [1: .arithmetic]) == "let a = mutatedLess(1, 2, b , c * (plimsoll_mutant(3) ? 2 + 1 : 2))")
     }
 
-    @Test func `a file without mutants is left as it is`() {
+    @Test func `a file without mutants stays unchanged`() {
         #expect(MutatedFile(file: "A.swift", source: "import B\n", module: "M", firstID: 1).source == "import B\n")
     }
 }

@@ -20,7 +20,7 @@ void simulated_begin(uint64_t seed, void (*enqueue)(void *job));
 
 /// Nanoseconds of simulated time.
 int64_t simulated_now(void);
-/// A random number, for choices of the simulated world.
+/// Returns a random number, for choices of the simulated world.
 uint64_t simulated_random(void);
 /// Lets other threads run for that time. Zero: they may run, or not.
 void simulated_sleep(int64_t nanoseconds);
@@ -32,7 +32,7 @@ void simulated_join_group(int group);
 /// Suspends all threads of a group wherever they are, as the freezer of control groups does.
 void simulated_freeze(int group);
 void simulated_thaw(int group);
-/// Ends all threads of a group wherever they are, as SIGKILL does. Their memory is lost.
+/// Ends all threads of a group wherever they are, as SIGKILL does. Memory of the threads is lost.
 void simulated_kill(int group);
 
 /// A wait of a thread that would find nothing new after each period.
@@ -51,10 +51,10 @@ void simulated_doze(const struct simulated_doze *doze);
 /// Ends the doze of a group whose thread would find something new.
 void simulated_rouse(int group);
 
-/// Number of times that another thread was chosen, and a checksum of all choices: equal for equal runs.
+/// Number of switches to another thread, and a checksum of all choices: equal for equal runs.
 uint64_t simulated_switches(void);
 uint64_t simulated_checksum(void);
-/// Prints each living thread, and what each waits for, to the standard error.
+/// Prints each living thread, with the reason for the thread's wait, to the standard error.
 void simulated_print_threads(void);
 
 #endif

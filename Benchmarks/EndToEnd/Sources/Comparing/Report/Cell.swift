@@ -26,7 +26,7 @@ struct Cell {
         ["fixed-", "nscache-", "jemalloc-"].contains { variant.hasPrefix($0) }
     }
 
-    /// Median of good answers a second; runs in which the server died count what it served.
+    /// Returns the median of good answers a second. A run in which the server died counts the requests served before.
     func goodput(_ variant: String) -> Double? { median(variant) { $0.goodPerSecond } }
 
     /// The tuned variant with the best median among those that lived through every run here.

@@ -1,6 +1,7 @@
-/// The bars for one limit and load: good answers a second of the best variant that was tuned by hand, of Plimsoll, and of what people do first.
+/// The bars for one limit and load: good answers a second of the best hand-tuned variant, of Plimsoll, and of common
+/// first choices.
 ///
-/// `cache-bench report --end-to-end` draws a file of them, so the names of the properties are that file's.
+/// `cache-bench report --end-to-end` draws a file of panels, so the names of the properties are the file's.
 public struct GoodputPanel: Codable, Equatable, Sendable {
     /// One variant's bar.
     public struct Row: Codable, Equatable, Sendable {
@@ -13,7 +14,7 @@ public struct GoodputPanel: Codable, Equatable, Sendable {
     public var title: String
     public var rows: [Row]
 
-    /// Variants that have a bar beside the best tuned one, each with its name for readers.
+    /// Variants that have a bar beside the best tuned one, each with a readable name.
     private static let variants = [
         ("plimsoll", "Plimsoll, nothing set"), ("fixed-40", "fixed at 40 %"), ("none", "no bound"),
     ]

@@ -52,7 +52,8 @@ public struct Report {
         return lines
     }
 
-    /// Cells in which `variant` ran, each with the variant it is compared with; cells without one are left out.
+    /// Returns the cells in which `variant` ran, each with the variant for the comparison. Cells without one are left
+    /// out.
     private func pairs(_ variant: String, _ other: (Cell) -> String?) -> [(Cell, String)] {
         cells.filter { $0.runs[variant] != nil }.compactMap { cell in other(cell).map { (cell, $0) } }
     }
@@ -69,15 +70,15 @@ public struct Report {
         return ours / theirs
     }
 
-    /// Goodput of `variant` over all cells together, as a ratio to that of the variants it is compared with: each limit and load weighs the same, and
-    /// a run that died counts what it had served. `nil` without a cell.
+    /// Returns the goodput of `variant` over all cells together, as a ratio to that of the compared variants. Each
+    /// limit and load weighs the same, and a run that died counts the requests served before. `nil` without a cell.
     private func totalRatio(_ pairs: [(Cell, String)], _ variant: String) -> Double? {
         let ours = pairs.reduce(0) { $0 + ($1.0.goodput(variant) ?? 0) },
             theirs = pairs.reduce(0) { $0 + ($1.0.goodput($1.1) ?? 0) }
         return theirs > 0 ? ours / theirs : nil
     }
 
-    /// Share of requests that were refused, in percent; `nil` if none were due.
+    /// Returns the share of refused requests, in percent; `nil` if none were due.
     private func refused(_ variant: String, _ cells: [Cell], _ routes: [Route]) -> Double? {
         let due = cells.reduce(0) { $0 + $1.sum(variant, routes, \.due) }
         return due == 0 ? nil : Double(cells.reduce(0) { $0 + $1.sum(variant, routes, \.refused) }) / Double(due) * 100

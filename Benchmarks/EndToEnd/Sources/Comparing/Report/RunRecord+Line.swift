@@ -1,7 +1,7 @@
 import Foundation
 
 extension RunRecord {
-    /// The run for a person who waits for the next.
+    /// The run as a line for progress output.
     public var line: String {
         var parts = ["\(limitBytes >> 20) MiB \(load) \(variant) run \(run):"]
         guard let result else { return parts[0] + " " + (problem ?? "nothing came of it") }

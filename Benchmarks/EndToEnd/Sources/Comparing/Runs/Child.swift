@@ -29,7 +29,7 @@ final class Child {
 
     /// Waits until the process has ended.
     ///
-    /// - Returns: false if it has not within `seconds`.
+    /// - Returns: false if the process has not ended within `seconds`.
     func wait(seconds: Double, meanwhile: () -> Void = {}) -> Bool {
         let end = Date().addingTimeInterval(seconds)
         while process.isRunning {

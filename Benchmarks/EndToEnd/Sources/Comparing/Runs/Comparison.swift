@@ -23,8 +23,8 @@ public struct Comparison: Sendable {
         self.seed = seed
     }
 
-    /// The runs to make, one variant after another so that a disturbance of the machine meets them alike. The order of variants is rotated from run
-    /// to run, so that none is always first.
+    /// The runs to make, one variant after another so that a disturbance of the machine affects them alike. The order
+    /// of variants is rotated from run to run, so that none is always first.
     public var plans: [RunRecord] {
         var plans: [RunRecord] = []
         for run in 1...max(1, runs) {

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Processor time as the kernel counts it, in seconds.
+/// Processor time by the kernel's count, in seconds.
 enum ProcessorTime {
     /// USER_HZ, which is 100 on every architecture that Swift has.
     private static let ticks = 100.0
@@ -15,7 +15,8 @@ enum ProcessorTime {
         return (user + system) / ticks
     }
 
-    /// Time for which all processors together have been busy so far, steal time included; `nil` where the kernel does not tell.
+    /// Time for which all processors together have been busy so far, including steal time; `nil` where the kernel gives
+    /// no count.
     static var busy: Double? {
         guard let line = (try? String(contentsOfFile: "/proc/stat", encoding: .utf8))?.split(separator: "\n").first
         else { return nil }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Runs in a file, one a line, appended as they come so that a comparison that breaks off leaves what it has.
+/// Runs in a file, one a line. Each run is appended at once, so that an interrupted comparison keeps the runs so far.
 public struct RecordFile {
     public let path: String
 
@@ -15,14 +15,15 @@ public struct RecordFile {
         if !FileManager.default.fileExists(atPath: path) { try Data().write(to: URL(fileURLWithPath: path)) }
         let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
         defer { try? file.close() }
-        // What broke off within a line loses that line alone.
+        // A write that broke off within a line loses that line alone.
         if try file.seekToEnd() > 0 { line.insert(10, at: line.startIndex) }
         try file.write(contentsOf: line)
     }
 
-    /// Returns the runs of the file, none if there is no file yet. A line that was not written to its end is left out.
+    /// Returns the runs of the file, none if there is no file yet. An incomplete line is left out.
     ///
-    /// - Parameter mostNeighbours: leaves out runs beside which other processes used more processors than that; `nil` for none.
+    /// - Parameter mostNeighbours: leaves out runs beside which other processes used more processors than this; `nil`
+    ///   for none.
     public func records(mostNeighbours: Double? = nil) throws -> [RunRecord] {
         try allRecords().filter { record in mostNeighbours.map { record.isUndisturbed($0) } ?? true }
     }

@@ -1,8 +1,8 @@
 import Foundation
 
-/// Resident bytes of processes, as the kernel tells them.
+/// Resident bytes of processes, as counted by the kernel.
 public enum ResidentSet {
-    /// Resident bytes of the process `id`; `nil` once it is gone.
+    /// Returns the resident bytes of the process `id`; `nil` once the process is gone.
     public static func bytes(of id: Int32) -> Int? {
         guard let text = try? String(contentsOfFile: "/proc/\(id)/statm", encoding: .utf8) else { return nil }
         let fields = text.split(separator: " ")
@@ -11,7 +11,7 @@ public enum ResidentSet {
         return pages * 4096
     }
 
-    /// The most that was ever resident of this process.
+    /// The largest resident set of this process so far.
     public static var peak: Int {
         guard let text = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8),
             let line = text.split(separator: "\n").first(where: { $0.hasPrefix("VmHWM:") }),

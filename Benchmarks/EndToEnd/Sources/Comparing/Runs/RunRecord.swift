@@ -12,20 +12,20 @@ public struct RunRecord: Codable, Sendable {
     public var warmUp: Double
     /// Outcome of the requests; `nil` if the server never listened or the load broke off.
     public var result: LoadResult?
-    /// Summary printed by the server at its end; `nil` if it was killed.
+    /// Summary printed by the server at the end; `nil` if the server was killed.
     public var server: ServerSummary?
     /// Processes the kernel killed for want of memory.
     public var oomKills = 0
-    /// Seconds from the end of the warm-up until the server was gone; `nil` if it stayed.
+    /// Seconds from the end of the warm-up until the server was gone; `nil` if the server stayed.
     public var goneAfterSeconds: Double?
-    /// Resident bytes, looked at five times a second.
+    /// Resident bytes, sampled five times a second.
     public var meanResidentBytes = 0.0
     public var peakResidentBytes = 0
     /// The most that was charged to the group, page cache included.
     public var groupPeakBytes: Int?
     /// Processors the server used on average, warm-up included.
     public var processors: Double?
-    /// Processors that others used meanwhile, the load and the kernel's host apart: what disturbed the run.
+    /// Processors that others used meanwhile, except the load and the kernel's host: the disturbance of the run.
     public var neighbours: Double?
     /// Another reason why the run is not a measurement.
     public var problem: String?
@@ -41,8 +41,8 @@ public struct RunRecord: Codable, Sendable {
     /// True if other processes used at most `most` processors beside the run.
     func isUndisturbed(_ most: Double) -> Bool { neighbours.map { $0 <= most } ?? true }
 
-    /// True if the server ended before it was told to.
+    /// True if the server ended without a request.
     public var wasKilled: Bool { oomKills > 0 || goneAfterSeconds != nil }
-    /// Good answers a second over the whole load, also when the server did not live through it.
+    /// Good answers a second over the whole load, even if the server died during the load.
     public var goodPerSecond: Double { result?.goodPerSecond ?? 0 }
 }

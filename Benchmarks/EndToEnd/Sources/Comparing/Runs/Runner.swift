@@ -1,9 +1,9 @@
 import Foundation
 import Glibc
 
-/// Runs one variant under one load at a time: the server in a group of its own with a limit, the load in a process beside it.
+/// Runs one variant under one load at a time: the server in a separate group with a limit, the load in another process.
 public struct Runner {
-    /// This program, the `plimsoll` command, and `libjemalloc.so.2` where it is.
+    /// The paths of this program, of the `plimsoll` command, and of `libjemalloc.so.2` if installed.
     public var program: String
     public var plimsoll: String
     public var jemalloc: String?
@@ -17,7 +17,7 @@ public struct Runner {
         self.jemalloc = jemalloc
     }
 
-    /// Tries whether a group with a limit can be made here, which no run can do without.
+    /// Checks that a group with a limit can be made here, which every run needs.
     public func check() throws {
         try inDirectory { directory in
             let child = try Child("check", [plimsoll, "run", "--memory-max", "64M", "--", "/bin/true"], in: directory)
@@ -28,7 +28,7 @@ public struct Runner {
         }
     }
 
-    /// Makes the run that `plan` describes and returns it with what came of it.
+    /// Makes the run that `plan` describes, and returns the plan with the outcome.
     public func run(_ plan: RunRecord) throws -> RunRecord { try inDirectory { try run(plan, in: $0) } }
 
     private func run(_ plan: RunRecord, in directory: URL) throws -> RunRecord {
@@ -108,7 +108,7 @@ public struct Runner {
         ]
     }
 
-    /// Waits for the line that says where the server listens, and what its process's id is.
+    /// Waits for the line with the server's port and process id.
     private func listening(_ server: Child) -> (port: Int, id: Int32)? {
         let end = Date().addingTimeInterval(Self.startTime)
         while server.isRunning, Date() < end, !Interruption.isAsked {
@@ -123,7 +123,8 @@ public struct Runner {
         return nil
     }
 
-    /// Ends the server by its group's process, which passes the signal on; by force, and by its id, if that doesn't help.
+    /// Ends the server by a signal to the group's process, which passes the signal on. If that fails, kills the server
+    /// by id.
     private func end(_ server: Child, _ id: Int32?) throws {
         server.signal(SIGTERM)
         if server.wait(seconds: Self.endTime) { return }

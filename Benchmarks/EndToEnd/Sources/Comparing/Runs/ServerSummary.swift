@@ -6,7 +6,7 @@ public struct ServerSummary: Codable, Sendable, Equatable {
     public var picturesMade = 0
     /// Sessions made.
     public var sessionsMade = 0
-    /// Seconds at each level; empty without a manager, as is what follows.
+    /// Seconds at each level; empty without a manager, like the following properties.
     public var secondsAtLevel: [String: Double] = [:]
     /// Changes of level.
     public var transitions: Int?
@@ -14,9 +14,10 @@ public struct ServerSummary: Codable, Sendable, Equatable {
     public var refused: [String: UInt64] = [:]
     /// Exports that were asked to stop, or refused at their beginning.
     public var exportsStopped: Int?
-    /// Longest time without a break at a level above normal while nothing ran that takes memory and 1.2 times the warning margin was available.
+    /// Longest unbroken time at a level above normal while no memory-taking request ran and 1.2 times the warning
+    /// margin was available.
     public var heldSeconds: Double?
-    /// Bytes of volatile memory that the kernel took; `nil` where it does not count them.
+    /// Bytes of volatile memory that the kernel reclaimed; `nil` where the kernel does not count them.
     public var takenByKernelBytes: Int?
 
     public init() {}

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Looks at a server from outside during a load: what is resident, what it computes, and when it is gone.
+/// Watches a server from outside during a load: the resident set, the processor time, and the end.
 struct ServerWatch {
     private let id: Int32
     private let began = Date()
@@ -21,7 +21,7 @@ struct ServerWatch {
 
     var mean: Double { samples == 0 ? 0 : sum / Double(samples) }
 
-    /// Looks if a fifth of a second has passed.
+    /// Takes a sample if a fifth of a second has passed.
     mutating func poll() {
         let now = Date()
         guard goneAfter == nil, now.timeIntervalSince(lastSample) >= Self.interval else { return }

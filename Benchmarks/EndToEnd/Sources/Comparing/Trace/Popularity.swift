@@ -1,6 +1,7 @@
 import Foundation
 
-/// Ids as visitors ask for them: the k-th most wanted with a frequency of about 1 / k^skew, which one that is by a permutation.
+/// Ids as visitors request them: the k-th most popular with a frequency of about 1 / k^skew. A permutation assigns the
+/// ranks to ids.
 struct Popularity {
     private let cumulative: [Double]
     private var ids: [Int]
@@ -15,14 +16,14 @@ struct Popularity {
         shift(using: &random)
     }
 
-    /// Gives the ranks to others.
+    /// Assigns the ranks to other ids.
     mutating func shift(using random: inout SeededRandom) {
         for last in stride(from: ids.count - 1, to: 0, by: -1) {
             ids.swapAt(last, Int(random.next() % UInt64(last + 1)))
         }
     }
 
-    /// Returns the next id that is asked for.
+    /// Returns the next requested id.
     func next(using random: inout SeededRandom) -> Int {
         let point = random.share() * cumulative[cumulative.count - 1]
         var low = 0, high = cumulative.count - 1

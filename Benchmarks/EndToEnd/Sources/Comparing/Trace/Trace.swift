@@ -1,12 +1,13 @@
 import Foundation
 
-/// All requests of a load, the same for each seed: made before anything is sent, so that no answer changes what is asked for.
+/// All requests of a load, the same for each seed. They are made before the first one is sent, so that no answer
+/// changes them.
 public struct Trace: Sendable {
     /// In the order in which they are due. Those before 0 warm the service up and count nowhere.
     public let arrivals: [Arrival]
     /// Length of the part that counts, in seconds.
     public let seconds: Double
-    /// Seconds before it in which look-ups alone are sent.
+    /// Seconds before that part in which look-ups alone are sent.
     public let warmUp: Double
 
     /// Numbers of pictures and sessions, and the skews of their popularity.
@@ -15,15 +16,16 @@ public struct Trace: Sendable {
     private static let pictureShare = 0.8
     /// Rate of the warm-up as a share of the rate: with empty caches each look-up costs several times as much as later.
     private static let warmUpShare = 0.5
-    /// Size of an upload as a share of the limit, seconds for which it is held, and seconds of the uploader's pause after that.
+    /// Size of an upload as a share of the limit, seconds for which the upload is held, and seconds of the uploader's
+    /// pause after that.
     private static let uploadShare = 0.08..<0.23, uploadTime = 0.3, pause = 0.3..<1.5
     /// Size of an export as a share of the limit; seconds between exports, before the first, and for which one lasts.
     private static let exportShare = 0.10, exportEvery = 15.0, firstExport = 5.0, exportTime = 4.0
-    /// Share of the limit that the leak adds each second, and the share at which it is emptied.
+    /// Share of the limit that the leak adds each second, and the share at which the leak is emptied.
     private static let leakShare = 0.01, leakMost = 0.30
 
-    /// Makes a trace of look-ups that arrive at random (a Poisson process), `rate` a second on average, for `seconds`, and of the other requests of
-    /// `kind`.
+    /// Makes a trace of look-ups that arrive at random (a Poisson process), `rate` a second on average, for `seconds`,
+    /// and of the other requests of `kind`.
     ///
     /// - Parameters:
     ///   - kind: requests beside look-ups.
@@ -31,11 +33,11 @@ public struct Trace: Sendable {
     ///   - rate: look-ups a second.
     ///   - seconds: length of the part that counts.
     ///   - warmUp: seconds before that, with look-ups alone at half the rate.
-    ///   - seed: what makes it the same again.
+    ///   - seed: the same seed makes the same trace.
     public init(_ kind: LoadKind, limit: Int, rate: Double, seconds: Double, warmUp: Double = 0, seed: UInt64) {
         self.seconds = seconds
         self.warmUp = warmUp
-        // Each part has random numbers of its own, so that look-ups are the same under every kind of load.
+        // Each part has separate random numbers, so that look-ups are the same under every kind of load.
         var arrivals = Self.lookUps(rate, seconds, warmUp, SeededRandom(seed))
         for uploader in 0..<kind.uploaders {
             arrivals += Self.uploads(limit, seconds, SeededRandom(seed &+ 0x1000 &* UInt64(uploader + 1)))

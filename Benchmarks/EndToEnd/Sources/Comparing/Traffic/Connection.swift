@@ -44,14 +44,14 @@ struct Connection {
         return .goesOn
     }
 
-    /// Sends a request, or keeps it until the connection stands.
+    /// Sends a request, or keeps the request until the connection stands.
     mutating func send(_ text: String) -> Outcome {
         answer = Answer()
         unsent = Array(text.utf8)
         return isConnecting ? .goesOn : flush()
     }
 
-    /// Goes on with what is ready.
+    /// Continues with the operations that are ready.
     mutating func proceed(epoll: Int32, key: UInt32) -> Outcome {
         if isConnecting {
             var problem: Int32 = 0, size = socklen_t(MemoryLayout<Int32>.size)
@@ -69,7 +69,8 @@ struct Connection {
         self = Connection()
     }
 
-    /// A request is shorter than an empty socket's buffer, so it goes at once or not at all.
+    /// Sends the kept request. A request is shorter than an empty socket's buffer, so all of it is sent at once, or
+    /// none.
     private mutating func flush() -> Outcome {
         let sent = Glibc.send(file, unsent, unsent.count, Int32(MSG_NOSIGNAL))
         defer { unsent = [] }

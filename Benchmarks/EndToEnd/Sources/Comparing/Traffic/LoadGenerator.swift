@@ -1,11 +1,11 @@
 import CEpoll
 import Glibc
 
-/// Sends the requests of a trace when they are due, without waiting for earlier answers (an open loop), from one thread.
+/// Sends the requests of a trace when they are due, without a wait for earlier answers (an open loop), from one thread.
 ///
-/// At most `connections` are in flight; what is due meanwhile waits its turn. A request that has waited for a second is given up as late. So is a
-/// request whose answer does not come within its route's patience after it was sent; its connection is closed. Latency counts from the time at which
-/// a request was due.
+/// At most `connections` are in flight. Requests due meanwhile wait their turn. A request that has waited for a second
+/// is given up as late. A request whose answer does not come within the route's patience after sending is given up as
+/// well, and the connection is closed. Latency counts from the time at which a request was due.
 public final class LoadGenerator {
     private let trace: Trace
     private let port: UInt16
@@ -31,8 +31,8 @@ public final class LoadGenerator {
     /// Prepares the load.
     ///
     /// - Parameters:
-    ///   - trace: what is sent.
-    ///   - port: where the server listens on loopback.
+    ///   - trace: requests to send.
+    ///   - port: port of the server on loopback.
     ///   - connections: the most requests in flight.
     public init(_ trace: Trace, port: UInt16, connections: Int = 256) {
         self.trace = trace
@@ -109,7 +109,7 @@ public final class LoadGenerator {
     // MARK: Receiving
 
     private func proceed(_ index: Int) {
-        // Closed since it was found ready.
+        // Closed after epoll reported the connection as ready.
         guard connections[index].file >= 0 else { return }
         switch connections[index].proceed(epoll: epoll, key: UInt32(index)) {
         case .goesOn: break
@@ -127,7 +127,7 @@ public final class LoadGenerator {
         idle.append(index)
     }
 
-    /// The connection was cut; a request that waited for its answer has failed.
+    /// Handles a cut connection. A request that waited for an answer has failed.
     private func fail(_ index: Int) {
         let request = connections[index].request
         connections[index].close()

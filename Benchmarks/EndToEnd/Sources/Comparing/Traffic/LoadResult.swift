@@ -2,9 +2,9 @@
 public struct LoadResult: Codable, Sendable, Equatable {
     public var seconds: Double
     public var routes: [String: RouteResult] = [:]
-    /// Seconds from the beginning at which the server was found to be gone; `nil` if it stayed.
+    /// Seconds from the beginning until the server was found to be gone; `nil` if the server stayed.
     public var goneAtSeconds: Double?
-    /// The most by which the load itself was behind time, in milliseconds: how late it woke for what was due.
+    /// The longest delay of the load itself in milliseconds: the delay of a wake-up for requests that were due.
     public var worstWakeDelayMilliseconds = 0.0
     /// Processor time the load itself took, in seconds, warm-up included.
     public var processorSeconds = 0.0

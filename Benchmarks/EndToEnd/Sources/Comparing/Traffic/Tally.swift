@@ -38,7 +38,7 @@ struct Tally {
         }
     }
 
-    /// All outcomes; what has none has failed.
+    /// Returns all outcomes. A request without an outcome has failed.
     func result(goneAt: Double?) -> LoadResult {
         var result = LoadResult(seconds: trace.seconds, goneAtSeconds: goneAt)
         for (route, counts) in results {

@@ -4,7 +4,7 @@ import PlimsollLifecycle
 
 /// Cached contents by id: the one thing in which variants differ.
 protocol Contents: Sendable {
-    /// Returns the bytes of `id` and whether they were there; makes and keeps them if not.
+    /// Returns the bytes of `id`, and true if they were cached. Makes and keeps missing bytes.
     func bytes(_ id: Int, make: @escaping @Sendable (Int) -> [UInt8]) async throws -> (bytes: [UInt8], isHit: Bool)
 }
 
@@ -23,7 +23,7 @@ struct HeapContents: Contents {
     }
 }
 
-/// Contents in memory that the kernel may take.
+/// Contents in memory that the kernel may reclaim.
 struct VolatileContents: Contents {
     let cache: VolatileCache<Int, [UInt8]>
 
@@ -34,7 +34,7 @@ struct VolatileContents: Contents {
 }
 
 /// Contents in Foundation's cache.
-// Unchecked: NSCache is thread-safe by its documentation, and says so nowhere in its type.
+// Unchecked: NSCache is thread-safe according to the documentation, but its type does not say so.
 struct FoundationContents: Contents, @unchecked Sendable {
     private let cache = NSCache<NSNumber, Box>()
 

@@ -3,7 +3,7 @@ import Plimsoll
 import PlimsollLifecycle
 import Synchronization
 
-/// Looks at a manager's status 20 times a second: time at each level, and whether a level was held with memory to spare.
+/// Samples a manager's status 20 times a second: the time at each level, and levels held with memory to spare.
 final class LevelSampler: Sendable {
     private let manager: ResourceManager
     private let work: Work
@@ -19,7 +19,8 @@ final class LevelSampler: Sendable {
     }
 
     private static let interval = 0.05
-    /// Share of the limit from which a level counts as held for nothing: 1.2 times the standard warning margin, which is a fifth.
+    /// Share of the limit from which a level counts as held without need: 1.2 times the standard warning margin, which
+    /// is a fifth.
     private static let spare = 0.20 * 1.2
 
     /// - Parameter samples: a file that each sample is appended to, as a line of JSON.
@@ -33,12 +34,12 @@ final class LevelSampler: Sendable {
         self.limit = limit
     }
 
-    /// Starts a thread of its own: tasks wait for those that compute.
+    /// Starts a separate thread, because a task would wait for computing tasks.
     func start() { Thread.detachNewThread { self.run() } }
 
     func stop() { hasEnded.store(true, ordering: .relaxed) }
 
-    /// Longest time a level was held for nothing, and seconds at each level.
+    /// Longest time that a level was held without need, and seconds at each level.
     var result: (heldSeconds: Double, secondsAtLevel: [String: Double]) {
         seen.withLock { ($0.mostHeld, $0.secondsAtLevel) }
     }

@@ -5,7 +5,8 @@ enum Making {
     /// Bytes of a session.
     static let sessionSize = 2 << 10
 
-    // Some 2 ms and 6 ms of processor time (`e2e-bench cost`): each step waits for the one before, so that no processor does several at once.
+    // Some 2 ms and 6 ms of processor time (`e2e-bench cost`). Each step waits for the one before, so that no processor
+    // performs several at once.
     private static let picturePasses = 220
     private static let sessionPasses = 13_400
 

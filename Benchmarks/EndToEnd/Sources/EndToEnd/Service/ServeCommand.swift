@@ -62,7 +62,7 @@ struct ServeCommand: AsyncParsableCommand {
         print(String(decoding: try JSONEncoder().encode(summary(site, shedder, sampler)), as: UTF8.self))
     }
 
-    /// Makes the caches, and the manager with its middleware where the variant has them.
+    /// Makes the caches, and the manager with the middleware if the variant has them.
     private func makeSite(_ variant: Variant, _ router: Router<BasicRequestContext>, _ logger: Logger) -> (
         Site, RequestShedder?
     ) {

@@ -22,7 +22,8 @@ struct Site: Sendable {
         let sessions = Atomic<Int>(0)
     }
 
-    /// Returns the priority of a request: a session is a log-in, an upload can come again; the leak stands for memory that no request asks for.
+    /// Returns the priority of a request. A session is a log-in, and an upload can come again. The leak stands for
+    /// memory that no request asks for.
     static func priority(_ path: String) -> RequestPriority {
         if path.hasPrefix("/upload") || path.hasPrefix("/export") { return .sheddable }
         return path.hasPrefix("/picture") ? .normal : .critical

@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// Memory that requests take: all its pages touched, given back as it is dropped.
+/// Memory that requests take. All pages are touched, and the memory is released with the value.
 struct TouchedMemory: ~Copyable {
     private let start: UnsafeMutableRawPointer
     private let count: Int
@@ -23,8 +23,8 @@ struct TouchedMemory: ~Copyable {
     }
 }
 
-/// Holds what a request took across its suspensions, and what leaks across requests.
-// Unchecked: one request at a time uses an instance, and those of the leak only lie there.
+/// Holds the memory of a request across suspensions, and leaked memory across requests.
+// Unchecked: one request at a time uses an instance, and no code uses the instances of the leak.
 final class HeldMemory: @unchecked Sendable {
     private let memory: TouchedMemory
     let count: Int
@@ -37,7 +37,7 @@ final class HeldMemory: @unchecked Sendable {
     func touch() { memory.touch() }
 }
 
-/// Requests that take much memory: uploads, exports, and a list that only grows until it is emptied.
+/// Requests that take much memory: uploads, exports, and a list that grows until emptied.
 final class Work: Sendable {
     // Relaxed, all: numbers for the sampler.
     private let running = Atomic<Int>(0)
@@ -46,7 +46,7 @@ final class Work: Sendable {
 
     /// True while an upload or an export is in progress.
     var isBusy: Bool { running.load(ordering: .relaxed) > 0 }
-    /// Exports that did not come to their end.
+    /// Exports that did not complete.
     var exportsStopped: Int { stopped.load(ordering: .relaxed) }
 
     /// Holds `bytes` for 300 ms.
@@ -58,7 +58,7 @@ final class Work: Sendable {
         memory.touch()
     }
 
-    /// Grows to `bytes` over 4 s in 64 steps, then lets go of all; throws if cancelled.
+    /// Grows to `bytes` over 4 s in 64 steps, then releases all; throws if cancelled.
     func export(_ bytes: Int) async throws {
         running.add(1, ordering: .relaxed)
         defer { running.subtract(1, ordering: .relaxed) }
@@ -70,10 +70,10 @@ final class Work: Sendable {
         withExtendedLifetime(parts) {}
     }
 
-    /// Counts an export that did not come to its end.
+    /// Counts an export that did not complete.
     func noteStopped() { stopped.add(1, ordering: .relaxed) }
 
-    /// Keeps `bytes` until all that is kept so comes to `most`; then lets go of everything.
+    /// Keeps `bytes` until the kept bytes reach `most`, then releases all of them.
     func leak(_ bytes: Int, most: Int) {
         let memory = HeldMemory(bytes)
         let dropped: [HeldMemory] = leaked.withLock { list in

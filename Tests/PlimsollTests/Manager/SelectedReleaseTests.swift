@@ -1,0 +1,30 @@
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Releases that do not depend on the level.
+@Suite(.timeLimit(.minutes(5))) struct SelectedReleaseTests {
+    /// A purgeable without contents, which only has spare memory.
+    private final class Pool: Purgeable {
+        let name = "pool", rebuildCost = RebuildCost.cheap
+        private let spares: Int
+
+        init(spares: Int) { self.spares = spares }
+
+        var heldBytes: Int { 0 }
+        func release(_ target: Int) -> Int { 0 }
+        func dropSpares() -> Int { spares }
+    }
+
+    @Test(arguments: [([], 0), ([4096], 4096), ([4096, 1000], 5096), ([4096, -1], 4096)] as [([Int], Int)])
+    func `spare memory counts as released on the way to the background, and a negative number as none`(
+        spares: [Int], released: Int
+    ) async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)
+        for spares in spares { manager.register(Pool(spares: spares)) }
+        let report = try await onThread { manager.parts.purgeForBackground() }.value
+        #expect(report.released == .bytes(released) && report.outcome == .done && manager.reports == [report])
+    }
+}
