@@ -58,9 +58,22 @@ import Testing
     }
 
     @Test func `a unit that exits with success is not started again, and the unit's children end, too`() async throws {
-        let fleet = try RunningFleet([.shell("web", "sleep 1000 & exit 0") { $0.restart = .onFailure }])
-        #expect(await fleet.waits { fleet.state("web") == .stopped })
-        #expect(await fleet.stop() && fleet.problems.isEmpty)
+        let directory = Fixture.Directory()
+        func lines(_ name: String) -> [Substring] {
+            let text = (try? GroupText.read("\(directory.path)/\(name)").get()) ?? []
+            return String(decoding: text, as: UTF8.self).split(separator: "\n")
+        }
+        defer { for name in ["web", "child", "failing"] { unlink("\(directory.path)/\(name)") } }
+        let web = "echo start >> \(directory.path)/web; sleep 1000 & echo $! > \(directory.path)/child; exit 0"
+        let fleet = try RunningFleet([
+            .shell("web", web) { $0.restart = .onFailure },
+            .shell("failing", "echo start >> \(directory.path)/failing; exit 1") { $0.restart = .onFailure },
+        ])
+        // By then the other unit would have been started again as well.
+        #expect(await fleet.waits { fleet.state("web") == .stopped && lines("failing").count > 1 })
+        let child = try #require(lines("child").first.flatMap { Int32($0) })
+        #expect(await fleet.waits { !RunningFleet.isRunning(child) } && lines("web").count == 1)
+        #expect(await fleet.stop() && fleet.problems.allSatisfy { !$0.hasPrefix("web") })
     }
 
     @Test func `a reload starts, ends, changes in place and restarts units`() async throws {

@@ -45,14 +45,14 @@ struct Trials {
     }
 
     /// Runs the suites that reach the mutant: first those of its folder, then the others of the target, then those of
-    /// other targets that take no longer than a minute together.
+    /// each other target, if these are quick or the only ones.
     func verdict(on mutant: Mutant) throws -> Verdict {
         let area = try Self.area(of: mutant), near = try names(near: area), own = reaching(mutant, in: area.tests)
         var groups = [
             (area.tests, own.filter { near.contains($0.name) }), (area.tests, own.filter { !near.contains($0.name) }),
         ]
         groups += suites.keys.filter { $0 != area.tests }.map { ($0, reaching(mutant, in: $0)) }
-            .filter { own.isEmpty || Self.seconds($0.1) <= 60 }.sorted { Self.seconds($0.1) < Self.seconds($1.1) }
+            .filter { own.isEmpty || Self.seconds($0.1) <= 20 }.sorted { Self.seconds($0.1) < Self.seconds($1.1) }
         groups.removeAll { $0.1.isEmpty }
         for (target, group) in groups {
             let filter = Self.filter(target, group.map(\.name))
