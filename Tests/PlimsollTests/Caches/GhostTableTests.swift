@@ -35,6 +35,17 @@ import Testing
         #expect(kept.3 <= 2 + window / 50, "\(kept) of \(window)")
     }
 
+    @Test(arguments: [(80, true), (70, false)])
+    func `a table that shrinks to a quarter keeps its contents, and a smaller one starts anew`(entries: Int, keeps: Bool) {
+        var ghosts = GhostTable()
+        ghosts.reserve(280)
+        let isKept = ghosts.insert(1)
+        // Room for 280 entries is 20 buckets; 80 entries need at least 5, and 70 at least 4.
+        ghosts.reserve(entries)
+        let isThere = ghosts.remove(1)
+        #expect(isKept && isThere == keeps)
+    }
+
     @Test func `a ghost removed from the middle leaves the others in order`() {
         var ghosts = GhostTable()
         // One bucket, whose nine newest ghosts count.
