@@ -163,9 +163,10 @@ histories: $(call built,bundle) ## Histories of caches, tokens and the gate on s
 		out/histories.log | sort
 
 # The build takes minutes, and each mutant seconds. Verdicts are kept in out/mutants.jsonl.
-mutants: swift ## Decisions changed one at a time: which changes do no tests notice? SAMPLE=100 SEED=1; AIMED=1
+mutants: swift ## Decisions changed one at a time: which changes do no tests notice? SAMPLE=100 SEED=1; AIMED=1; LEAST=85
 	@$(BUILD) -c release --package-path Tests/Mutation --product mutate >&2
-	@mkdir -p out; Tests/Mutation/.build/release/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1} $(if $(AIMED),--aimed)
+	@mkdir -p out; Tests/Mutation/.build/release/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1} \
+		--least $${LEAST:-0} --jobs $${JOBS:-1} $(if $(AIMED),--aimed)
 
 # The library on simulated threads: its thread functions are replaced when the program is linked. In a build of its own,
 # optimized, without checks of exclusive access, and with internal names visible. One thread runs at a time, so counts of

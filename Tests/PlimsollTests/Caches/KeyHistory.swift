@@ -28,6 +28,11 @@ struct KeyHistory {
         var begin, end: Int64
         /// The instant at which this operation itself began to load; `nil` for none.
         var loadBegin: Int64?
+
+        var text: String {
+            let load = loadBegin.map { ", loads at \($0)" } ?? ""
+            return "\(call) = \(answer.map { "\($0)" } ?? "nil") [\(begin), \(end)\(load)]"
+        }
     }
 
     /// The operations, at most 64.

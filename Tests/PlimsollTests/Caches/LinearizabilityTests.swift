@@ -113,8 +113,7 @@ import Testing
             func isRight(_ history: KeyHistory) -> Bool { history.isLinearizable && history.isFresh }
             let wrong = byKey.indices.filter { !isRight(KeyHistory(operations: byKey[$0])) }.map { key in
                 "key \(key) of seed \(seed): "
-                    + byKey[key].sorted { $0.begin < $1.begin }.map { "\($0.call) = \($0.answer.map { "\($0)" } ?? "nil") [\($0.begin), \($0.end)]" }
-                    .joined(separator: "; ")
+                    + byKey[key].sorted { $0.begin < $1.begin }.map(\.text).joined(separator: "; ")
             }
             return (wrong, overlapping)
         }

@@ -51,6 +51,53 @@ import Testing
         return firstAnswer.all + secondAnswer.all
     }
 
+    // A volatile cache's histories found a removal that returned while a load, revoked by another removal, was about to
+    // keep its value (seed 2768564231).
+    @Test(arguments: [false, true]) func `C67 a revoked load counts as in progress until it has ended`(revokesAll: Bool) async {
+        let flights = SingleFlight<Int, String>(), blockade = Blockade(), answers = Log<String?>()
+        #expect(!flights.isBusy)
+        let isStarted = Thread.start("load") {
+            let value = try? flights.value(
+                forKey: 1, tags: [], known: { nil },
+                loadNow: { flight in
+                    blockade.wait()
+                    return flight.isRevoked ? "revoked" : "kept"
+                })
+            answers.add(value)
+        }
+        #expect(isStarted)
+        await until { blockade.count == 1 }
+        if revokesAll { flights.revokeAll() } else { flights.revoke(1) }
+        #expect(flights.isBusy && flights.lineLength(of: 1) == nil)
+        // A second load of the key begins anew, and its end leaves the first one in progress.
+        let second = try? await flights.value(forKey: 1, tags: [], known: { nil }, load: { _ in "second" })
+        #expect(second == "second" && flights.isBusy)
+        blockade.open()
+        await until { answers.all == ["revoked"] }
+        #expect(!flights.isBusy)
+    }
+
+    @Test func `a load that is cancelled without a caller in line is over, also if it was revoked`() async {
+        for isRevoked in [false, true] {
+            let flights = SingleFlight<Int, String>(), begun = Counter()
+            let task = Task {
+                try await flights.value(
+                    forKey: 1, tags: [], known: { nil },
+                    load: { _ in
+                        begun.add(1)
+                        try await untilCancelled()
+                        return "never"
+                    })
+            }
+            await until { begun.value == 1 }
+            if isRevoked { flights.revoke(1) }
+            #expect(flights.isBusy)
+            task.cancel()
+            _ = await task.result
+            #expect(!flights.isBusy && flights.lineLength(of: 1) == nil)
+        }
+    }
+
     static let forms: [(Form, Form)] = [(.task, .thread), (.manyKeys, .thread), (.thread, .thread), (.thread, .task), (.thread, .manyKeys)]
 
     @Test(arguments: forms)

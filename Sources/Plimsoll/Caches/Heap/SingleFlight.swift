@@ -52,16 +52,18 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         case isOwn
     }
 
+    /// The loads that later callers may join: those that are not revoked.
     private let flights = Mutex<[Key: Flight]>([:])
-    // Relaxed, with a sequentially consistent fence on each side. A load is counted before its source is read. A caller
-    // that removes a key has changed the source before, and then reads the count. Of two such threads at least one
-    // sees what the other wrote: the load is revoked, or reads the changed source.
+    // With a sequentially consistent fence on each side. A load is counted before its source is read. A caller that
+    // removes a key has changed the source before, and then reads the count. Of two such threads at least one sees what
+    // the other wrote: the load is revoked, or reads the changed source. A revoked load counts until it has ended,
+    // because it may be about to keep its value. Releasing: a caller that finds no load sees the values that were kept.
     private let count = Atomic<Int>(0)
 
-    /// True if any load is in progress.
+    /// True if any load is in progress, revoked or not.
     var isBusy: Bool {
         atomicMemoryFence(ordering: .sequentiallyConsistent)
-        return count.load(ordering: .relaxed) > 0
+        return count.load(ordering: .acquiring) > 0
     }
 
     /// Returns the value that another caller loads or has loaded, or else the value that `load` makes.
@@ -118,7 +120,6 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         let revoked = flights.withLock { flights -> (key: Key, value: Flight)? in
             guard let place = flights.index(forKey: key) else { return nil }
             flights[place].value.revoke()
-            count.wrappingSubtract(1, ordering: .relaxed)
             return flights.remove(at: place)
         }
         withExtendedLifetime(revoked) {}
@@ -136,7 +137,6 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
                 flight.revoke()
                 flights[key] = nil
             }
-            count.wrappingSubtract(revoked.count, ordering: .relaxed)
             return revoked
         }
         withExtendedLifetime(revoked) {}
@@ -272,9 +272,10 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         return withExtendedLifetime(finished) { line }
     }
 
+    /// Counts the flight as over, and takes it out of the table unless it was revoked.
     private func remove(_ flight: Flight, _ key: Key, from flights: inout [Key: Flight]) -> (key: Key, value: Flight)? {
+        count.wrappingSubtract(1, ordering: .releasing)
         guard let place = flights.index(forKey: key), flights[place].value === flight else { return nil }
-        count.wrappingSubtract(1, ordering: .relaxed)
         return flights.remove(at: place)
     }
 
