@@ -62,6 +62,17 @@ import Testing
         }
     }
 
+    /// On a busy machine a test of a few milliseconds may wait minutes for the cooperative pool. Five minutes are more
+    /// than `until` waits, so that a wait that fails names its condition.
+    @Test(.needs(hasSources, "the sources are not at hand"))
+    func `no test has a time limit of less than five minutes`() {
+        for (path, text) in Self.sources("Tests") {
+            for piece in text.components(separatedBy: ".timeLimit" + "(.minutes(").dropFirst() {
+                #expect(Int(piece.prefix { $0.isNumber }) ?? 0 >= 5, "\(path)")
+            }
+        }
+    }
+
     @Test(.needs(hasSources, "the sources are not at hand"))
     func `each unchecked declaration has an argument on the line above`() {
         for (path, text) in Self.all {

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// The threads that call handlers, while the process may start none.
-@Suite(.timeLimit(.minutes(1))) struct HandlerThreadsTests {
+@Suite(.timeLimit(.minutes(5))) struct HandlerThreadsTests {
     @Test func `T6 the first handlers get a thread each, and the cooperative pool calls them if no thread starts`() async {
         let asked = Counter(), called = Counter()
         let threads = HandlerThreads { _, _ in

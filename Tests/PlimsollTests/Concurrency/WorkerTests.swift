@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// The thread of a worker: started late, stopped, replaced.
-@Suite(.timeLimit(.minutes(1))) struct WorkerTests {
+@Suite(.timeLimit(.minutes(5))) struct WorkerTests {
     private static let budget = Duration.seconds(5)
 
     /// A starter of threads that can refuse.

@@ -4,7 +4,7 @@ import Testing
 @testable import Plimsoll
 
 /// The ring of reports, and listeners that are slower than the reports.
-@Suite(.timeLimit(.minutes(1))) struct JournalTests {
+@Suite(.timeLimit(.minutes(5))) struct JournalTests {
     private func add(_ ids: ClosedRange<UInt64>, to journal: Journal) {
         for id in ids { _ = journal.add(ActionReport(eventID: id, action: .release, level: .warning, evidence: .headroom, began: .zero)) }
     }
