@@ -72,11 +72,16 @@ demo-lifecycle: $(RELEASE) ## A service taken through its life cycle, and drawn 
 test: swift ## The usual tests, also in a virtual machine; REQUIRE=1: what cannot run here is a failure
 	@Tests/parts --then vm
 
+# A part that fails stops no other.
 test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, fuzzing, inert build, all boots, docs, soak
-	@Tests/parts --also $(RELEASE) $(SHOP) $(BENCH) --then allocators vm ALL=1 CONFIGURATION=release \
-		TORTURE_READS=2000000
-	@$(MAKE) --no-print-directory inert sanitize histories sim fuzz docs
-	@$(MAKE) --no-print-directory soak MINUTES="$${MINUTES:-10}"
+	@failed=""; \
+	Tests/parts --also $(RELEASE) $(SHOP) $(BENCH) --then allocators vm ALL=1 CONFIGURATION=release \
+		TORTURE_READS=2000000 || failed=" usual"; \
+	for part in inert sanitize histories sim fuzz docs "soak MINUTES=$${MINUTES:-10}"; do \
+		echo "part $${part%% *}"; $(MAKE) --no-print-directory $$part || failed="$$failed $${part%% *}"; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed parts:$$failed" >&2; exit 1; }; \
+	echo "all parts passed"
 
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
@@ -162,7 +167,9 @@ histories: $(call built,bundle) ## Histories of caches, tokens and the gate on s
 	@awk '/^figure histories/ { sum[$$2] += $$3 } END { for (name in sum) print "figure", name, sum[name], "count" }' \
 		out/histories.log | sort
 
-# The build takes minutes, and each mutant seconds. Verdicts are kept in out/mutants.jsonl.
+# The build takes minutes, and each mutant seconds. Verdicts are kept in out/mutants.jsonl. Tests that cannot run here are
+# skipped, also with REQUIRE=1.
+mutants: export TEST_REQUIRE :=
 mutants: swift ## Decisions changed one at a time: which changes do no tests notice? SAMPLE=100 SEED=1; AIMED=1; LEAST=85
 	@$(BUILD) -c release --package-path Tests/Mutation --product mutate >&2
 	@mkdir -p out; Tests/Mutation/.build/release/mutate --sample $${SAMPLE:-100} --seed $${SEED:-1} \

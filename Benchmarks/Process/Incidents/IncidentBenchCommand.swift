@@ -39,12 +39,13 @@ struct IncidentBenchCommand: ParsableCommand {
         }
         var wrong: [String] = []
         for trial in trials {
-            let (outcome, names) = try trial.finish()
+            let (outcome, names, rises) = try trial.finish()
             let judgement = trial.incident.judge(outcome), levels = outcome.levels
             let changes = zip(levels, levels.dropFirst()).count { $0 != $1 }
             Output.line(
                 "# \(trial.incident.rawValue): \(levels.count) readings, at most \(levels.max() ?? .normal), at last \(levels.last ?? .normal), "
                     + "\(changes) changes\(names > 0 ? ", \(names) names" : ""); expected: \(judgement.expected)")
+            for rise in rises { Output.line("#   \(rise)") }
             Output.line("figure incident.\(trial.incident.rawValue).right \(judgement.isMet ? 1 : 0) of_1")
             if !judgement.isMet { wrong.append(trial.incident.rawValue) }
         }
@@ -95,7 +96,7 @@ private final class IncidentTrial {
     }
 
     /// Waits for the end of the incident.
-    func finish() throws -> (IncidentOutcome, names: Int) {
+    func finish() throws -> (IncidentOutcome, names: Int, rises: [String]) {
         let deadline = SteadyClock.now + IncidentLoad.stride * IncidentLoad.ticks * 4
         while service.poll() == nil {
             guard SteadyClock.now < deadline else {
@@ -108,11 +109,11 @@ private final class IncidentTrial {
         let result = service.output?.lines().compactMap {
             try? JSONLine.decode(IncidentPartCommand.Result.self, from: $0)
         }.first
-        guard let result else { return (outcome, 0) }
+        guard let result else { return (outcome, 0, []) }
         outcome.levels = result.levels.map { $0 == "0" ? .normal : $0 == "1" ? .warning : .critical }
         outcome.ends = result.ends
         outcome.cacheShare = Double(result.cacheBytes) / Double(limit.bytes)
-        return (outcome, result.names)
+        return (outcome, result.names, result.rises)
     }
 
     func cleanUp() {

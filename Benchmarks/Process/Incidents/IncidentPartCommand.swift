@@ -27,14 +27,29 @@ struct IncidentPartCommand: AsyncParsableCommand {
         var ends: Bool
         var cacheBytes: Int
         var names: Int
+        /// The first rises of the level, each with the evidence and the memory at that reading.
+        var rises: [String]
     }
+
+    private static let mostRises = 10
 
     func run() async throws {
         guard !neighbour else { return try reportingFailure { try beNeighbour() } }
-        let levels = Mutex<[PressureLevel]>([])
+        let levels = Mutex<[PressureLevel]>([]), rises = Mutex<[String]>([])
         let manager = ResourceManager(
             source: LinuxPressureSource(), time: SteadyClock.timekeeper,
-            onTurn: { _, assessment in levels.withLock { $0.append(assessment.level) } })
+            onTurn: { reading, assessment in
+                let before = levels.withLock { levels in
+                    defer { levels.append(assessment.level) }
+                    return levels.last ?? .normal
+                }
+                guard assessment.level > before else { return }
+                let rise =
+                    "\(assessment.level) for \(assessment.evidence): \(reading.usage) used, "
+                    + "\(reading.available ?? .zero) available, \(assessment.shortfall) short, "
+                    + "stalled \(Int(assessment.stallShare * 100)) %"
+                rises.withLock { if $0.count < Self.mostRises { $0.append(rise) } }
+            })
         let cache = PurgeableCache<Int, [UInt8]>("cache") { _, bytes in bytes.count },
             shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
         manager.register(cache)
@@ -54,7 +69,10 @@ struct IncidentPartCommand: AsyncParsableCommand {
         let digits = levels.withLock { $0.map { $0 == .normal ? "0" : $0 == .warning ? "1" : "2" }.joined() }
         let ends = manager.reports.contains { if case .terminate = $0.action { true } else { false } }
         Output.line(
-            JSONLine.encode(Result(levels: digits, ends: ends, cacheBytes: cache.statistics.byteCount, names: names)))
+            JSONLine.encode(
+                Result(
+                    levels: digits, ends: ends, cacheBytes: cache.statistics.byteCount, names: names,
+                    rises: rises.withLock { $0 })))
         withExtendedLifetime(shedding) {}
     }
 
