@@ -130,7 +130,10 @@ package final class Alarms: Sendable {
 
     /// Sets the closure to notify of a gap before any timer fires. The closure must not block the thread. Timers
     /// stay held until `release` is called.
-    package func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) { onGap.withLock { $0 = body } }
+    package func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) {
+        // The former function is released after the lock.
+        _ = onGap.withLock { exchange(&$0, body) }
+    }
 
     /// Handles a gap that any thread's beat has found.
     package func noticed(_ gap: RunningGap) {

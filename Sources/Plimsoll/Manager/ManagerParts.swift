@@ -141,6 +141,8 @@ package final class ManagerParts: Sendable {
 
     deinit {
         tasks.detach()
+        // The function that alarms call refers to the tasks and the alarms.
+        alarms.whenGapEnds { _ in }
         // Caches that outlive the manager learn no more.
         for entry in purgeables.snapshot { entry.stopSharing() }
         // Caches refer to their meter, and a meter to the caches that make room for others.

@@ -154,7 +154,8 @@ package struct PressureAssessor: Sendable {
         if result.observed > level {
             level = result.observed
         } else if level > .normal {
-            if reading.at >= earliestFall(by: reading) {
+            // A reading that supports the level never lowers the level, even with holds of zero.
+            if reading.at > lastSupported, reading.at >= earliestFall(by: reading) {
                 level = level.below
                 lastSupported = reading.at
             }

@@ -77,7 +77,7 @@ struct RebuildRate: Sendable, Hashable {
     /// Creates a rate without loads.
     init() { (nanoseconds, bytes) = (0, 0) }
 
-    /// Adds one load. Ignores a load without time or bytes.
+    /// Adds one load. Ignores a load with a negative time or without bytes.
     mutating func add(_ took: Duration, bytes count: Int) {
         guard took >= .zero, count > 0 else { return }
         nanoseconds = nanoseconds * Self.memory + Float(took.inNanoseconds)

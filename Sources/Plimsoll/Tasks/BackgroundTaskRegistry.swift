@@ -76,9 +76,13 @@ package final class BackgroundTaskRegistry: Sendable {
     /// Sets new limits, which apply to tasks that begin and allowances that start from now on.
     func setLimits(_ limits: Limits) {
         let former = currentLimits.withLock { exchange(&$0, limits) }
-        // May become negative if more tasks run than now allowed: no task begins until enough have ended.
         room.wrappingAdd(limits.capacity - former.capacity, ordering: .relaxed)
+        guard limits.capacity < former.capacity else { return }
+        // The room becomes negative if more tasks run than now allowed: no task begins until enough have ended.
+        for shard in shards { addRoom(shard.takeRoom(paysBack: true)) }
     }
+
+    func addRoom(_ count: Int) { room.wrappingAdd(count, ordering: .relaxed) }
 
     package func listen(_ change: (inout Listeners) -> Void) { listeners.withLock { change(&$0) } }
     func notify(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
@@ -118,7 +122,7 @@ package final class BackgroundTaskRegistry: Sendable {
     private func makeRoom(in shard: BackgroundTaskShard) -> Bool {
         var count = takeRoom()
         if count == 0 {
-            for shard in shards { room.wrappingAdd(shard.takeRoom(), ordering: .relaxed) }
+            for shard in shards { addRoom(shard.takeRoom()) }
             count = takeRoom()
         }
         shard.addRoom(count)

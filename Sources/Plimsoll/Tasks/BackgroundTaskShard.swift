@@ -24,6 +24,8 @@ final class BackgroundTaskShard: Sendable {
         var refused: UInt64 = 0
         /// Number of tasks that may begin before more capacity must be requested.
         var room = 0
+        /// True if the place of a task that leaves goes to the registry, whose capacity was lowered.
+        var paysBack = false
         var refusal: BackgroundTaskRefusal.Cause?
         /// True if the registry wants a notification when no task is left.
         var isWatched = false
@@ -34,7 +36,7 @@ final class BackgroundTaskShard: Sendable {
         mutating func leave(_ record: Record, _ phase: Record.Phase) -> Record.Handler? {
             record.enter(phase)
             count -= 1
-            room += 1
+            if paysBack { registry?.addRoom(1) } else { room += 1 }
             ended += 1
             return exchange(&record.handler, nil)
         }
@@ -207,10 +209,19 @@ final class BackgroundTaskShard: Sendable {
 
     // MARK: Capacity
 
-    func addRoom(_ count: Int) { state.withLock { $0.room += count } }
+    func addRoom(_ count: Int) {
+        state.withLock { state in
+            state.room += count
+            if count > 0 { state.paysBack = false }
+        }
+    }
 
-    /// Returns the unused capacity of this shard, and sets the capacity to zero.
-    func takeRoom() -> Int {
-        state.withLock { exchange(&$0.room, 0) }
+    /// Returns the unused capacity of this shard, and sets the capacity to zero. With `paysBack`, the places of tasks
+    /// that leave go to the registry until this shard is given capacity again.
+    func takeRoom(paysBack: Bool = false) -> Int {
+        state.withLock { state in
+            if paysBack { state.paysBack = true }
+            return exchange(&state.room, 0)
+        }
     }
 }

@@ -25,8 +25,9 @@ final class MemoryHigh {
     deinit { release() }
 
     /// Returns the target: a tenth below `maximum`, or 32 MiB if that is more, as measured to hold the fastest
-    /// allocator. Whole pages; `nil` if nothing would be left.
+    /// allocator. Whole pages; `nil` without a limit, or if nothing would be left.
     static func target(below maximum: Int) -> Int? {
+        guard maximum != KernelText.unlimited else { return nil }
         let target = maximum - max(maximum / 10, 32 << 20)
         let page = Int(sysconf(Int32(_SC_PAGESIZE)))
         return target >= 32 << 20 ? target / page * page : nil

@@ -96,10 +96,10 @@ extension SupervisorEngine {
             if unit.isReachable, unit.report.isWarnable { reachable += charge }
             guard unit.canEnd(at: now) else { continue }
             if unit.report.state == .suspended { suspended += charge }
-            let goes =
-                unit.report.state == .leaving || unit.report.state == .suspending
-                || unit.memory.pending?.action == .background
-            if goes, now < unit.leaveEnd(policy) { isAnyOnItsWay = true }
+            // The report of a unit that is being told to leave may still say since when the unit ran.
+            let isTold = unit.memory.pending?.action == .background
+            let goes = isTold || unit.report.state == .leaving || unit.report.state == .suspending
+            if isTold || goes && now < unit.leaveEnd(policy) { isAnyOnItsWay = true }
             if unit.report.state == .suspended || goes || unit.memory.wokenAt != nil { covered += charge }
         }
         // Running units are warned only if ending all frozen units can't cover the shortfall (C75).

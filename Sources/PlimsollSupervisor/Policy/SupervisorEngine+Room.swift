@@ -30,7 +30,6 @@ extension SupervisorEngine {
         let unit = pass.units[choice]
         guard mayReturnNow(unit, &pass) else { return }
         lastReturn = now
-        pass.units[choice].memory.footprint = nil
         let room = pass.fleet.room.map { "\($0)" } ?? "memory",
             most = need(unit, after: .zero),
             reason = "\(room) has been free for \(policy.roomHold), and the unit needs \(most) at most"
@@ -89,9 +88,10 @@ extension SupervisorEngine {
         max(unit.report.charge, unit.memory.footprint ?? .zero)
     }
 
-    /// Jitter of up to half the spacing, constant for a given name (FNV-1a).
+    /// Jitter of up to half the spacing, constant for a given name (FNV-1a). The last letters of a name hardly reach the
+    /// upper bits of that hash, so the hash is multiplied by 2^64 over the golden ratio (Fibonacci hashing).
     private func jitter(_ name: String) -> Duration {
-        let hash = FNV1a.hash(name.utf8)
+        let hash = FNV1a.hash(name.utf8) &* 0x9E37_79B9_7F4A_7C15
         return policy.thawSpacing * (Double(hash >> 40) / Double(1 << 25))
     }
 

@@ -74,6 +74,7 @@ struct UnitHistory: Sendable, Hashable {
         failed.removeAll { now >= $0.until || $0.step == action.step }
         failed.append(Failure(step: action.step, until: now + rest))
         if action == .suspend { needsRollback = true }
+        if action == .resume(.keepAlive) { wokenAt = nil }
     }
 
     /// The level known to the unit, and since when. Taken from the report, or from a notice too new for the report.

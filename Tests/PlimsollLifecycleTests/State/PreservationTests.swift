@@ -414,4 +414,11 @@ import Testing
         #expect(PreservedState.unwrap([1, 2, 3]) == nil && PreservedState.unwrap(Array("PSV1".utf8)) == nil)
         #expect(PreservedState.unwrap(PreservedState.wrap([7], version: 1 << 31))?.version == 1 << 31)
     }
+
+    @Test func `an empty state keeps its version, and a version below zero is kept as zero`() {
+        for (version, kept) in [(0, 0), (3, 3), (0x0403_0201, 0x0403_0201), (-1, 0)] {
+            let wrapped = PreservedState.wrap([], version: version), unwrapped = PreservedState.unwrap(wrapped)
+            #expect(wrapped.count == 8 && unwrapped?.bytes == [] && unwrapped?.version == kept, "\(version)")
+        }
+    }
 }

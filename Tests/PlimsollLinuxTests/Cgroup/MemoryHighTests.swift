@@ -78,4 +78,73 @@ import Testing
         #expect(driver.source.capabilities["throttle"]?.detail.contains("Operation not permitted") == true)
         #expect(driver.source.capabilities["throttle"]?.remedy?.contains("Delegate=yes") == true)
     }
+
+    @Test(arguments: [(64, 1, nil), (64, 0, 32), (128, 0, 96), (320, 0, 288), (640, 0, 576)] as [(Int, Int, Int?)])
+    func `memory.high leaves at least 32 MiB below, and a tenth or 32 MiB above`(
+        maximum: Int, less: Int, expected: Int?
+    ) {
+        let target = MemoryHigh.target(below: (maximum << 20) - less)
+        #expect(target == expected.map { $0 << 20 })
+    }
+
+    @Test(arguments: [
+        (40, "max", 0, "memory.max is too small to set memory.high below"),
+        (64, "33554432", 0, "/sys/fs/cgroup/box/main/memory.high is already 33554432"),
+        (64, "max", 32, "usage is above 33554432, the value to set; retried later"),
+        (64, "rubbish", 0, "/sys/fs/cgroup/box/main/memory.high: malformed"),
+    ])
+    func `memory.high stays where no lower value can be set, with the reason`(
+        maximum: Int, present: String, usage: Int, reason: String
+    ) {
+        let kernel = ScriptedKernel(Machines.version2(high: present))
+        let high = MemoryHigh(Machines.main, kernel, TextBuffer())
+        #expect(!high.apply(below: maximum << 20, usage: usage << 20))
+        #expect(high.failure == reason)
+        #expect(kernel.ask { $0.written.isEmpty })
+    }
+
+    @Test func `without memory.max memory.high stays, and is set once there is a limit`() {
+        let kernel = ScriptedKernel(Machines.version2())
+        let high = MemoryHigh(Machines.main, kernel, TextBuffer())
+        #expect(!high.apply(below: KernelText.unlimited, usage: 0))
+        #expect(high.failure == "the own group has no memory.max to set memory.high below")
+        #expect(kernel.ask { $0.written.isEmpty })
+        #expect(high.apply(below: 128 << 20, usage: 0))
+        #expect(kernel.ask { $0.files[Self.path] } == "100663296\n")
+        withExtendedLifetime(high) {}
+    }
+
+    @Test func `each change of memory.high is told, and none is made after another process`() {
+        let kernel = ScriptedKernel(Machines.version2())
+        let high = MemoryHigh(Machines.main, kernel, TextBuffer())
+        kernel.edit { $0.writeRefusals[Self.path] = EPERM }
+        #expect(!high.apply(below: 64 << 20, usage: (32 << 20) - 1))
+        #expect(high.failure == "\(Self.path): Operation not permitted")
+        kernel.edit { $0.writeRefusals = [:] }
+        #expect(high.apply(below: 64 << 20, usage: (32 << 20) - 1))
+        #expect(high.failure == nil)
+        #expect(!high.apply(below: 64 << 20, usage: 0), "the same limit")
+        #expect(high.apply(below: 128 << 20, usage: 0))
+        #expect(high.held?.earlier == KernelText.unlimited && high.held?.ours == 96 << 20)
+        kernel.edit { $0.files[Self.path] = "5000000\n" }
+        #expect(!high.apply(below: 128 << 20, usage: 0))
+        #expect(high.failure == "another process changed \(Self.path) to 5000000")
+        #expect(high.held?.ours == nil)
+        kernel.edit { $0.files[Self.path] = "max\n" }
+        #expect(!high.apply(below: 128 << 20, usage: 0))
+        #expect(kernel.ask { $0.written.map(\.text) } == ["33554432", "100663296"])
+        withExtendedLifetime(high) {}
+    }
+
+    @Test func `a restored memory.high can be set again`() {
+        let kernel = ScriptedKernel(Machines.version2(high: "500000000"))
+        let high = MemoryHigh(Machines.main, kernel, TextBuffer())
+        #expect(high.apply(below: 128 << 20, usage: 0))
+        high.release()
+        #expect(high.held?.ours == nil)
+        #expect(kernel.ask { $0.files[Self.path] } == "500000000\n")
+        #expect(high.apply(below: 128 << 20, usage: 0))
+        #expect(kernel.ask { $0.files[Self.path] } == "100663296\n")
+        withExtendedLifetime(high) {}
+    }
 }

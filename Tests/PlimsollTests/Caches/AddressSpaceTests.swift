@@ -1,3 +1,5 @@
+import CAllocationCounter
+import CPlimsollMemory
 import PlimsollTesting
 import TestSupport
 import Testing
@@ -71,5 +73,106 @@ import Testing
             total += extent
         }
         #expect(total > 200)
+    }
+
+    @Test func `an extent has at most 256 MiB, unless one part is larger`() throws {
+        var space = AddressSpace()
+        // An eighth of these is more than 256 MiB.
+        for _ in 0..<4 { _ = try Self.take(1 << 30, of: &space) }
+        let part = 1 << 20, start = UInt(bitPattern: try Self.take(part, of: &space))
+        for number in 1..<256 {
+            let next = UInt(bitPattern: try Self.take(part, of: &space))
+            #expect(next == start + UInt(number * part), "part \(number)")
+        }
+        let beyond = UInt(bitPattern: try Self.take(part, of: &space))
+        #expect(beyond != start + 256 << 20)
+    }
+
+    @Test func `a part that is taken again leaves no trace between the others`() throws {
+        var space = AddressSpace()
+        let size = Self.huge / 4
+        let whole = try Self.take(Self.huge, of: &space)
+        space.give(whole, Self.huge)
+        var parts: [UnsafeMutableRawPointer] = []
+        for _ in 0..<4 { parts.append(try Self.take(size, of: &space)) }
+        #expect(parts == (0..<4).map { whole + $0 * size })
+        space.give(parts[1], size)
+        let second = space.take(size)
+        #expect(second == parts[1])
+        for number in [2, 3, 1, 0] { space.give(parts[number], size) }
+        let again = space.take(Self.huge)
+        #expect(again == whole)
+    }
+
+    /// Takes an extent of its own for each part, away from the others, so that none of them merge once they are free.
+    private struct Extents: ~Copyable {
+        var space = AddressSpace()
+        private var total = 0
+        private(set) var parts: [UnsafeMutableRawPointer] = []
+        private(set) var sizes: [Int] = []
+        private var spacers: [UnsafeMutableRawPointer] = []
+
+        init(beside bytes: Int = 0) { total = bytes }
+
+        deinit { for spacer in spacers { _ = plimsoll_unmap(spacer, plimsoll_page_size()) } }
+
+        mutating func take(_ count: Int) {
+            let huge = AddressSpaceTests.huge
+            for _ in 0..<count {
+                let bytes = max(huge, total / 8 / huge * huge)
+                var spacer: UnsafeMutableRawPointer?
+                guard let part = space.take(bytes), plimsoll_map(plimsoll_page_size(), plimsoll_page_size(), &spacer) == 0, let spacer
+                else { return }
+                parts.append(part)
+                sizes.append(bytes)
+                spacers.append(spacer)
+                total += bytes
+            }
+        }
+
+        /// Gives the parts back, and returns the number of allocations meanwhile. Avoids `for`, which allocates in a debug
+        /// build.
+        mutating func give() -> UInt64 {
+            var number = 0
+            let before = allocation_count()
+            while number < parts.count {
+                space.give(parts[number], sizes[number])
+                number += 1
+            }
+            return allocation_count() - before
+        }
+    }
+
+    @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
+    func `parts go back without an allocation, however many do not adjoin`() {
+        // The first round warms the runtime up.
+        for round in 0..<2 {
+            for count in [1, 2, 3, 5, 9, 17, 40] {
+                var extents = Extents()
+                extents.take(count)
+                let taken = extents.parts.count, allocations = extents.give()
+                #expect(taken == count && (allocations == 0 || round == 0), "\(count) parts: \(allocations)")
+            }
+        }
+    }
+
+    @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
+    func `parts go back without an allocation, beside many that are free`() {
+        for round in 0..<2 {
+            let size = 256 << 10, most = 32 << 20
+            var extents = Extents(beside: most), small: [UnsafeMutableRawPointer] = []
+            // Every other of 128 parts is free.
+            if let whole = extents.space.take(most) { extents.space.give(whole, most) }
+            while small.count < 128, let part = extents.space.take(size) { small.append(part) }
+            #expect(small.count == 128)
+            var number = 1
+            while number < small.count {
+                extents.space.give(small[number], size)
+                number += 2
+            }
+            extents.take(20)
+            let taken = extents.parts.count, allocations = extents.give()
+            #expect(taken == 20 && (allocations == 0 || round == 0), "\(allocations)")
+        }
     }
 }

@@ -55,4 +55,14 @@ import Testing
         other.breaker.failed(at: ms(50))
         #expect(other.breaker.retryIn(at: ms(50)) == ms(50))
     }
+
+    @Test func `each probe without a result has the longest pause for its answer`() {
+        let tried = Tried(failures: 1)
+        tried.breaker.failed(at: .zero)
+        for begin in [100, 500, 900] {
+            #expect(tried.mayTry(at: ms(begin)), "\(begin)")
+            #expect(!tried.mayTry(at: ms(begin + 1)) && !tried.mayTry(at: ms(begin + 399)), "\(begin)")
+            #expect(tried.breaker.retryIn(at: ms(begin + 1)) == ms(399), "\(begin)")
+        }
+    }
 }

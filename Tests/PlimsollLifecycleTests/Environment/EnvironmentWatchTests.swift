@@ -1,0 +1,122 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+@testable import PlimsollLifecycle
+
+/// The readings of one kind, from a source that cannot always be read.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentWatchTests {
+    /// A source with one value for all kinds.
+    private final class Facts: EnvironmentSource {
+        private struct State {
+            var value: EnvironmentValue?
+            var reads = 0
+            var watches = 0
+            var sink: (@Sendable (EnvironmentChange.Kind, Int) -> Void)?
+        }
+
+        private let state = Mutex(State())
+
+        var reads: Int { state.withLock { $0.reads } }
+        var watches: Int { state.withLock { $0.watches } }
+        var signals: [Capabilities.Signal] { [] }
+
+        func set(_ value: EnvironmentValue?) { state.withLock { $0.value = value } }
+        func tell(_ kind: EnvironmentChange.Kind, _ events: Int) { state.withLock { $0.sink }?(kind, events) }
+
+        func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void) { state.withLock { $0.sink = sink } }
+        func collect() {}
+
+        func watch(_ kind: EnvironmentChange.Kind) -> Bool {
+            state.withLock { $0.watches += 1 }
+            return true
+        }
+
+        func unwatch(_ kind: EnvironmentChange.Kind) { state.withLock { $0.watches -= 1 } }
+
+        func read(_ kind: EnvironmentChange.Kind) -> EnvironmentValue? {
+            state.withLock { state in
+                state.reads += 1
+                return state.value
+            }
+        }
+    }
+
+    private let clock = ManualClock()
+    private let facts = Facts()
+    private let threads = HandlerThreads()
+    private let begins = Log<EnvironmentValue?>()
+    private let changes = Log<EnvironmentChange>()
+
+    private func watch() -> EnvironmentWatch {
+        EnvironmentWatch(
+            source: facts, alarms: Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper)), threads: threads,
+            onBaseline: { [begins] _, value in begins.add(value) }, onChange: { [changes] in changes.add($0) }, onChanged: {})
+    }
+
+    /// Moves the clock to the next reading, which comes after `wait` and not before.
+    private func awaitReading(after wait: Duration) async {
+        let before = facts.reads
+        clock.advance(by: wait - ManualClock.step)
+        await until("rest") { threads.busy == 0 }
+        #expect(facts.reads == before, "\(wait)")
+        clock.advance(by: ManualClock.step)
+        await until("a reading after \(wait)") { facts.reads == before + 1 && threads.busy == 0 }
+    }
+
+    @Test func `a kind that cannot be read is tried again after twice as long each time, a minute and four seconds at most`() async {
+        let watch = watch()
+        #expect(watch.add(.locale) && facts.reads == 1)
+        for wait in [1, 2, 4, 8, 16, 32, 64] { await awaitReading(after: .seconds(wait)) }
+        #expect(begins.all.isEmpty)
+        facts.set(.text("a"))
+        await awaitReading(after: .seconds(64))
+        #expect(begins.all == [.text("a")] && watch.value(of: .locale) == .text("a"))
+        clock.advance(by: .seconds(200))
+        await until("rest") { threads.busy == 0 }
+        #expect(facts.reads == 9, "once read, read only after an event")
+        facts.set(nil)
+        facts.tell(.locale, 2)
+        await awaitReading(after: .milliseconds(100))
+        facts.set(.text("b"))
+        await awaitReading(after: .seconds(1))
+        #expect(changes.all == [EnvironmentChange(.locale, from: .text("a"), to: .text("b"), count: 2)])
+        watch.remove(.locale)
+    }
+
+    @Test func `a kind is watched until each watch has ended, and read by the first`() async {
+        facts.set(.text("a"))
+        let watch = watch()
+        #expect(watch.add(.locale) && watch.add(.locale) && !watch.add(.custom("x")))
+        #expect(facts.reads == 1 && facts.watches == 2 && watch.count(of: .locale) == 2 && begins.all == [.text("a")])
+        watch.remove(.locale)
+        #expect(facts.watches == 1 && watch.count(of: .locale) == 1 && begins.all.count == 1)
+        watch.remove(.locale)
+        #expect(facts.watches == 0 && watch.count(of: .locale) == 0 && begins.all == [.text("a"), nil])
+        facts.tell(.locale, 1)
+        clock.advance(by: .seconds(1))
+        await until("rest") { threads.busy == 0 }
+        #expect(facts.reads == 1)
+    }
+
+    @Test func `a watch that is dropped ends its watches of the source`() {
+        facts.set(.text("a"))
+        do {
+            let watch = watch()
+            for kind in [EnvironmentChange.Kind.locale, .locale, .timeZone] { #expect(watch.add(kind)) }
+            #expect(facts.watches == 3)
+        }
+        #expect(facts.watches == 0)
+    }
+
+    @Test func `a handler that takes exactly five seconds is named at that time, and at its end`() async {
+        let at = Surroundings()
+        at.lifecycle.onEnvironmentChange("slow", .locale) { [clock = at.clock] _ in clock.advance(by: .seconds(5)) }
+        at.lifecycle.setLocale("de_DE")
+        await until("both reports") { at.lifecycle.slowEnvironmentCalls.count == 2 }
+        let calls = at.lifecycle.slowEnvironmentCalls
+        #expect(calls.map(\.took) == [.seconds(5), .seconds(5)] && calls.map(\.isFinished) == [false, true])
+    }
+}

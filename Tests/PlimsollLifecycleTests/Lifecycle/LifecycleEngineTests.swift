@@ -1,0 +1,152 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+@testable import PlimsollLifecycle
+
+/// The steps of one unit by themselves: their order, their deadline, and the arrival.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct LifecycleEngineTests {
+    /// The failures that each handler reports.
+    private final class Faults: Sendable {
+        private let state = Mutex<[String]>([])
+        var names: [String] { state.withLock { $0 } }
+        func set(_ names: [String]) { state.withLock { $0 = names } }
+    }
+
+    private let clock = ManualClock()
+    private let contexts = Log<LifecycleContext>()
+    private let gaps = Log<LifecycleContext>()
+    private let steps = Log<LifecycleTransition>()
+    private let faults = Faults()
+    private let engine: LifecycleEngine
+
+    init() {
+        let stage: LifecycleEngine.Stage = { [contexts, faults] context in
+            contexts.add(context)
+            return FanOut.Outcome(failures: faults.names)
+        }
+        engine = LifecycleEngine(
+            Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper)), HandlerThreads(),
+            stages: { _ in [stage] },
+            afterGap: { [gaps, faults] context in
+                gaps.add(context)
+                return faults.names.isEmpty
+            }, onStep: { [steps] in steps.add($0) })
+        clock.advance(by: .seconds(10))
+    }
+
+    @discardableResult
+    private func request(_ target: LifecycleState) async throws -> LifecycleReport {
+        try await engine.request(.operator, within: .seconds(7)) { target }
+    }
+
+    @Test func `all steps toward a state share one deadline, and the last one knows that it is the last`() async throws {
+        let up = try await request(.active)
+        #expect(up.target == .active && up.transitions.map(\.to) == [.inactive, .active] && up.took == .zero && !up.isSuperseded)
+        #expect(engine.current == .active && engine.target == .active && engine.arrival == nil && engine.waiting == 0)
+        clock.advance(by: .seconds(5))
+        let down = try await request(.background)
+        #expect(down.transitions.map(\.to) == [.inactive, .background] && down.isClean && !down.isSuperseded)
+        #expect(contexts.all.map(\.to) == [.inactive, .active, .inactive, .background])
+        #expect(contexts.all.map(\.isLast) == [false, true, false, true])
+        #expect(contexts.all.map(\.deadline) == [17, 17, 22, 22].map { .seconds($0) })
+        #expect(contexts.all.map(\.sequence) == [1, 2, 3, 4] && steps.all.map(\.sequence) == [1, 2, 3, 4])
+        let again = try await request(.background)
+        #expect(again.transitions.isEmpty && !again.isSuperseded && steps.all.count == 4 && engine.arrival == true)
+    }
+
+    @Test func `the arrival in the background is clean if no handler failed on the way, and unknown on the way out`() async throws {
+        try await request(.active)
+        faults.set(["unsaved"])
+        let failed = try await request(.background)
+        #expect(failed.failures == ["unsaved", "unsaved"] && engine.arrival == false)
+        faults.set([])
+        try await request(.active)
+        #expect(engine.arrival == nil)
+        try await request(.background)
+        #expect(engine.arrival == true)
+        try await request(.suspended)
+        #expect(engine.arrival == nil && engine.current == .suspended)
+        faults.set(["unsaved"])
+        try await request(.notRunning)
+        #expect(engine.arrival == false && engine.current == .notRunning)
+    }
+
+    @Test func `work saved again in the background counts only if the first save counted`() async throws {
+        let engine = engine, calls = Log<Bool?>()
+        try await request(.active)
+        await engine.arriveAgain {
+            calls.add(nil)
+            return true
+        }
+        #expect(calls.all.isEmpty && engine.arrival == nil, "not in the background")
+        for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
+            faults.set(first ? [] : ["unsaved"])
+            try await request(.background)
+            #expect(engine.arrival == first)
+            await engine.arriveAgain {
+                calls.add(engine.arrival)
+                return second
+            }
+            #expect(engine.arrival == (first && second) && calls.all.last == .some(nil))
+            faults.set([])
+            try await request(.active)
+        }
+        #expect(calls.all.count == 4)
+    }
+
+    @Test func `a unit that has terminated refuses all requests but termination`() async throws {
+        try await request(.background)
+        let end = try await request(.notRunning), again = try await request(.notRunning)
+        #expect(end.transitions.map(\.to) == [.notRunning] && again.transitions.isEmpty)
+        for target in [LifecycleState.suspended, .background, .inactive, .active] {
+            await #expect(throws: LifecycleError.self) { try await request(target) }
+        }
+        #expect(engine.current == .notRunning && steps.all.count == 2)
+    }
+
+    @Test func `after a gap in the background the suspension is recorded, and the arrival needs a clean way back`() async throws {
+        let freeze = RunningGap(.frozen, .seconds(60)), sleep = RunningGap(.hostSleep, .seconds(60))
+        try await request(.active)
+        engine.gapEnded(freeze)
+        await until("the way back") { gaps.all.count == 1 }
+        try await request(.background)
+        let before = steps.all.count
+        for (gap, cause, isClean) in [(freeze, LifecycleCause.thaw, true), (sleep, .hostSleep, false), (freeze, .thaw, true)] {
+            faults.set(isClean ? [] : ["unsaved"])
+            let count = gaps.all.count
+            engine.gapEnded(gap)
+            await until("the way back") { gaps.all.count == count + 1 && engine.arrival != nil }
+            let last = steps.all.suffix(2)
+            #expect(last.map(\.to) == [.suspended, .background] && last.map(\.cause) == [cause, cause])
+        }
+        #expect(steps.all.count == before + 6 && engine.current == .background)
+        #expect(engine.arrival == false, "what was not saved once does not count as saved later")
+        #expect(gaps.all.map(\.gap) == [freeze, freeze, sleep, freeze])
+        #expect(gaps.all.map(\.from) == [.active, .suspended, .suspended, .suspended])
+        #expect(gaps.all.map(\.to) == [.active, .background, .background, .background])
+        #expect(gaps.all.allSatisfy { $0.deadline == .seconds(15) })
+    }
+
+    @Test func `a step leads down if its target is lower, and a launch never does`() {
+        for from in LifecycleState.allCases {
+            for to in LifecycleState.allCases {
+                let step = LifecycleTransition(from: from, to: to, cause: .operator, sequence: 1, at: .zero)
+                #expect(step.isDescent == (to < from && from != .notRunning), "\(step)")
+            }
+        }
+    }
+
+    @Test func `the first save has a quarter of the time left, and a fifth of a second at least`() {
+        let transition = LifecycleTransition(from: .active, to: .inactive, cause: .operator, sequence: 1, at: .zero)
+        let heartbeat = Heartbeat(time: clock.timekeeper)
+        for (left, share) in [(4000, 1000), (800, 200), (400, 200), (0, 200), (-5000, 200)] {
+            let deadline = Duration.seconds(10) + .milliseconds(left)
+            let context = LifecycleContext(transition, deadline: deadline, heartbeat: heartbeat)
+            #expect(context.timeRemaining == .milliseconds(max(0, left)), "\(left)")
+            #expect(KeepingStages.firstShare(of: context) == .milliseconds(share), "\(left)")
+        }
+    }
+}

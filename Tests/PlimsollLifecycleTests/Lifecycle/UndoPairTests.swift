@@ -1,0 +1,105 @@
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+@testable import PlimsollLifecycle
+
+/// An action and its inverse, and the reports of many requests.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct UndoPairTests {
+    private struct Broken: Error {}
+
+    private let calls = Log<String>()
+    private let broken = Log<String>()
+    private let stage = Stage()
+
+    private func context(_ sequence: UInt64) -> LifecycleContext {
+        let transition = LifecycleTransition(from: .active, to: .inactive, cause: .operator, sequence: sequence, at: .zero)
+        return LifecycleContext(transition, deadline: .zero, heartbeat: Heartbeat(time: ManualClock().timekeeper))
+    }
+
+    /// A pair that logs each call, and throws in the step that `broken` names last.
+    private func pair(isDone: Bool = false) -> UndoPair {
+        func step(_ name: String) -> UndoPair.Step {
+            return { [calls, broken] context in
+                calls.add("\(name) \(context.sequence)")
+                if broken.all.last == name { throw Broken() }
+            }
+        }
+        return UndoPair(step("action"), step("inverse"), isDone: isDone)
+    }
+
+    @Test func `the inverse runs only after the action was done, and neither runs twice`() async throws {
+        let pair = pair()
+        for (sequence, isWanted) in [false, true, true, false, false, true].enumerated() {
+            try await pair.move(to: isWanted, context(UInt64(sequence)))
+        }
+        #expect(calls.all == ["action 1", "inverse 3", "action 5"])
+    }
+
+    @Test func `a pair may begin as done, or be taken as done or undone without a call`() async throws {
+        let done = pair(isDone: true), assumed = pair()
+        try await done.move(to: true, context(1))
+        try await done.move(to: false, context(2))
+        assumed.assume(isDone: true)
+        try await assumed.move(to: false, context(3))
+        assumed.assume(isDone: true)
+        assumed.assume(isDone: false)
+        try await assumed.move(to: false, context(4))
+        #expect(calls.all == ["inverse 2", "inverse 3"])
+    }
+
+    @Test func `an action that throws counts as not done, and an inverse that throws as undone`() async throws {
+        let pair = pair()
+        broken.add("action")
+        await #expect(throws: Broken.self) { try await pair.move(to: true, context(1)) }
+        try await pair.move(to: false, context(2))
+        broken.add("inverse")
+        try await pair.move(to: true, context(3))
+        await #expect(throws: Broken.self) { try await pair.move(to: false, context(4)) }
+        try await pair.move(to: false, context(5))
+        try await pair.move(to: true, context(6))
+        #expect(calls.all == ["action 1", "action 3", "inverse 4", "action 6"])
+    }
+
+    @Test(arguments: [false, true])
+    func `an action under way is undone once it returns if that was requested meanwhile, and not by assumption`(isUndone: Bool)
+        async throws
+    {
+        let latch = Latch(), calls = calls
+        let pair = UndoPair(
+            { context in
+                calls.add("action \(context.sequence)")
+                await latch.wait()
+            }, { context in calls.add("inverse \(context.sequence)") }, isDone: false)
+        let first = context(1), second = context(2)
+        let task = Task { try await pair.move(to: true, first) }
+        await until("the action is under way") { calls.all == ["action 1"] }
+        if isUndone { try await pair.move(to: false, second) } else { pair.assume(isDone: false) }
+        #expect(calls.all.count == 1)
+        latch.open()
+        try await task.value
+        #expect(calls.all == (isUndone ? ["action 1", "inverse 2"] : ["action 1"]))
+        try await pair.move(to: false, context(3))
+        #expect(calls.all == ["action 1", isUndone ? "inverse 2" : "inverse 3"])
+    }
+
+    @Test func `a pair is empty without an action and an inverse`() {
+        let step: UndoPair.Step = { _ in }
+        for (action, inverse, isEmpty) in [(nil, nil, true), (step, nil, false), (nil, step, false), (step, step, false)]
+            as [(UndoPair.Step?, UndoPair.Step?, Bool)]
+        {
+            #expect(UndoPair(action, inverse, isDone: false).isEmpty == isEmpty)
+        }
+    }
+
+    @Test func `the reports of the last 64 requests are kept`() async throws {
+        let lifecycle = stage.lifecycle
+        try await lifecycle.launch()
+        for _ in 0..<35 {
+            try await lifecycle.enterBackground(cause: .operator)
+            try await lifecycle.enterForeground(cause: .operator)
+        }
+        #expect(lifecycle.reports.count == 64 && lifecycle.state == .active)
+    }
+}
