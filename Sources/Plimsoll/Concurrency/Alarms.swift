@@ -77,7 +77,7 @@ package final class Alarms: Sendable {
     private let cancelled = CancelledCount()
     private let parker = Parker()
     private let startThread: Thread.Starter
-    private let onGap = Mutex<(@Sendable (RunningGap) -> Void)?>(nil)
+    private let onGap = Mutex(GapListener())
 
     /// The longest time between two checks while a deadline is set. After a gap, a deadline may be early by that
     /// much.
@@ -128,16 +128,32 @@ package final class Alarms: Sendable {
     /// Number of alarms in the queues: pending ones and some cancelled ones. For tests.
     var pending: Int { state.withLock { $0.deadlines.count + $0.timers.count } }
 
+    /// The closure to notify of a gap, and its number among those set.
+    private struct GapListener {
+        var number: UInt64 = 0
+        var body: (@Sendable (RunningGap) -> Void)?
+    }
+
     /// Sets the closure to notify of a gap before any timer fires. The closure must not block the thread. Timers
     /// stay held until `release` is called.
-    package func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) {
-        // The former function is released after the lock.
-        _ = onGap.withLock { exchange(&$0, body) }
+    ///
+    /// - Returns: The number of the closure, for `ignoreGaps(_:)`.
+    @discardableResult package func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) -> UInt64 {
+        // The former closure is released after the lock.
+        let former = onGap.withLock { listener in
+            exchange(&listener, GapListener(number: listener.number + 1, body: body))
+        }
+        return former.number + 1
+    }
+
+    /// Releases the closure of that number, unless another one has taken over.
+    package func ignoreGaps(_ number: UInt64) {
+        _ = onGap.withLock { $0.number == number ? exchange(&$0.body, nil) : nil }
     }
 
     /// Handles a gap that any thread's beat has found.
     package func noticed(_ gap: RunningGap) {
-        guard let body = onGap.withLock({ $0 }) else { return }
+        guard let body = onGap.withLock({ $0.body }) else { return }
         state.withLock { $0.isHeld = true }
         body(gap)
     }

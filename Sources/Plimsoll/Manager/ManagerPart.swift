@@ -96,6 +96,9 @@ final class JoinedParts: Sendable {
 
     var all: [any ManagerPart] { state.withLock { $0.parts } }
 
+    /// Releases the parts, after the lock.
+    func removeAll() { _ = state.withLock { exchange(&$0.parts, []) } }
+
     /// Marks the begin of the run, and returns the parts to prepare. Later parts are `late`.
     func beginRun() -> [any ManagerPart] {
         state.withLock { state in

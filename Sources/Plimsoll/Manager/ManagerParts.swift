@@ -10,6 +10,7 @@ package final class ManagerParts: Sendable {
     package let threads = HandlerThreads()
     let heartbeat: Heartbeat
     package let alarms: Alarms
+    private let gapListener: UInt64
     package let tasks: BackgroundTaskRegistry
     let joined = JoinedParts()
     /// The background tasks of scenes.
@@ -89,7 +90,7 @@ package final class ManagerParts: Sendable {
         purgeWorker = Self.purgeWorker(purger, keeper, [divider, volatileDivider], journal, delivery: deliveryWorker)
         self.exit = exit
         // A joined part that suspends work takes over, and releases the timers once work has resumed.
-        alarms.whenGapEnds { [tasks, alarms] gap in
+        gapListener = alarms.whenGapEnds { [tasks, alarms] gap in
             tasks.gapEnded(gap)
             alarms.release()
         }
@@ -141,8 +142,10 @@ package final class ManagerParts: Sendable {
 
     deinit {
         tasks.detach()
-        // The function that alarms call refers to the tasks and the alarms.
-        alarms.whenGapEnds { _ in }
+        // The closure refers to the tasks and the alarms. The tasks refer to the delivery worker, which admits work by the
+        // joined parts, and these to the tasks.
+        alarms.ignoreGaps(gapListener)
+        joined.removeAll()
         // Caches that outlive the manager learn no more.
         for entry in purgeables.snapshot { entry.stopSharing() }
         // Caches refer to their meter, and a meter to the caches that make room for others.

@@ -42,6 +42,8 @@ public final class Lifecycle: Sendable, JoinsManager {
     // Relaxed, both: the first caller makes the registration, and ids need only differ.
     let evicts = Atomic<Bool>(false)
     private let nextID = Atomic<UInt64>(1)
+    // Relaxed: stored once by the join, before which no other thread has this object.
+    private let gapListener = Atomic<UInt64>(0)
     private let stages: LifecycleStages
     // Parts of the manager, which retains this life cycle. The manager itself is not retained.
     private let observers: ObserverRegistry
@@ -88,13 +90,17 @@ public final class Lifecycle: Sendable, JoinsManager {
 
     /// Takes over the gaps in which the process did not run. Called once the life cycle has joined its manager.
     func followGaps() {
-        alarms.whenGapEnds { [stages, unit, weak self] gap in
+        let number = alarms.whenGapEnds { [stages, unit, weak self] gap in
             stages.gapEnded(gap)
             if let self { for scene in self.scenesByID.withLock({ Array($0.values) }) { scene.tasks.gapEnded(gap) } }
             unit.engine.gapEnded(gap)
             if gap.kind == .hostSleep { self?.wakeAfterSleep() }
         }
+        gapListener.store(number, ordering: .relaxed)
     }
+
+    // The closure refers to the stages, and the stages to the alarms.
+    deinit { alarms.ignoreGaps(gapListener.load(ordering: .relaxed)) }
 
     /// The current state: one atomic load, from any thread (C18).
     public var state: LifecycleState { unit.engine.current }
