@@ -97,9 +97,9 @@ extension SupervisorEngine {
             guard unit.canEnd(at: now) else { continue }
             if unit.report.state == .suspended { suspended += charge }
             // The report of a unit that is being told to leave may still say since when the unit ran.
-            let isTold = unit.memory.pending?.action == .background
-            let goes = isTold || unit.report.state == .leaving || unit.report.state == .suspending
-            if isTold || goes && now < unit.leaveEnd(policy) { isAnyOnItsWay = true }
+            let told = unit.memory.pending.flatMap { $0.action == .background ? $0.at : nil }
+            let goes = told != nil || unit.report.state == .leaving || unit.report.state == .suspending
+            if goes, now < max(unit.leaveEnd(policy), (told ?? .zero) + policy.leaveTime) { isAnyOnItsWay = true }
             if unit.report.state == .suspended || goes || unit.memory.wokenAt != nil { covered += charge }
         }
         // Running units are warned only if ending all frozen units can't cover the shortfall (C75).

@@ -6,15 +6,16 @@ import Testing
     private var engine = SupervisorEngine()
 
     @Test mutating func `C75 critical sends deferred work to the background first, then background work after the time of the first`() {
-        let units = [
+        var units = [
             unit("web", .foreground, .running, 500), unit("index", .background, .running, 100, importance: 1) { $0.isWarnable = false },
             unit("batch", .deferred, .running, 100, importance: 900) { $0.isWarnable = false },
         ]
         #expect(engine.words(fleet(1, .critical, short: 150, units)) == ["batch: background"])
         #expect(engine.words(fleet(1.1, .critical, short: 150, units)) == [])
         #expect(engine.words(fleet(1.25, .critical, short: 150, units)).first == "web: warn critical")
-        #expect(engine.words(fleet(4.9, .critical, short: 150, units)) == [])
-        #expect(engine.words(fleet(5.5, .critical, short: 150, units)) == ["index: background"])
+        (units[2].state, units[2].since) = (.leaving, .seconds(1))
+        #expect(engine.words(fleet(5.9, .critical, short: 150, units)) == [])
+        #expect(engine.words(fleet(6, .critical, short: 150, units)) == ["batch: suspend", "index: background"])
     }
 
     @Test mutating func `C75 T33 deferred units leave first, then units that stay ended, by importance and size`() {
