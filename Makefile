@@ -86,11 +86,13 @@ test-all: swift ## All tests: also allocators, sanitizers, histories, simulation
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
 
-# Histories would take a fifth of the tests' time; `make test` has them.
-quick: swift ## The tests of the core, built without any other package: three minutes when cold
+# These suites would take half of the tests' time; `make test` has them.
+LONG := LinearizabilityTests|HistoryTests|CurveMeterTests|CacheKeyTests|Storm|Torture|CacheReplayTests
+LONG := $(LONG)|VolatileSharingTests|VolatileDropTests|VolatileProcessTests|PurgeableCacheExpiryTests
+quick: swift ## The tests of the core but for long ones, built without any other package: three minutes when cold
 	PLIMSOLL_CORE=1 $(BUILD) --build-tests --scratch-path .build-quick
 	Tests/tally --part quick env $(WIDTH) .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing \
-		--skip 'LinearizabilityTests|HistoryTests'
+		--skip '$(LONG)'
 
 bundle: swift
 	$(BUILD) --build-tests $(FLAGS)
