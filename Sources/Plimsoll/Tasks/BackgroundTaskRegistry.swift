@@ -76,7 +76,7 @@ package final class BackgroundTaskRegistry: Sendable {
     /// Sets new limits, which apply to tasks that begin and allowances that start from now on.
     func setLimits(_ limits: Limits) {
         let former = currentLimits.withLock { exchange(&$0, limits) }
-        room.wrappingAdd(limits.capacity - former.capacity, ordering: .relaxed)
+        addRoom(limits.capacity - former.capacity)
         guard limits.capacity < former.capacity else { return }
         // The room becomes negative if more tasks run than now allowed: no task begins until enough have ended.
         for shard in shards { addRoom(shard.takeRoom(paysBack: true)) }

@@ -42,7 +42,7 @@ public final class Lifecycle: Sendable, JoinsManager {
     // Relaxed, both: the first caller makes the registration, and ids need only differ.
     let evicts = Atomic<Bool>(false)
     private let nextID = Atomic<UInt64>(1)
-    // Relaxed: stored once by the join, before which no other thread has this object.
+    // Relaxed: the thread that stores refers to this object meanwhile, so `deinit` comes after the store.
     private let gapListener = Atomic<UInt64>(0)
     private let stages: LifecycleStages
     // Parts of the manager, which retains this life cycle. The manager itself is not retained.

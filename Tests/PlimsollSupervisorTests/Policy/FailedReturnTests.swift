@@ -2,7 +2,7 @@ import Plimsoll
 import PlimsollSupervisor
 import Testing
 
-/// Tests of units whose return or wake failed, and of returns that must not coincide.
+/// Tests of units whose return, wake or notice has not succeeded yet.
 @Suite struct FailedReturnTests {
     private var engine = SupervisorEngine()
 
@@ -27,20 +27,5 @@ import Testing
         let units = ["a", "b"].map { unit($0) { $0.isWarnable = false } }
         #expect(engine.words(fleet(100, .critical, short: 300, units)).count == 1)
         #expect(engine.words(fleet(100.5, .critical, short: 300, units)) == [])
-    }
-
-    @Test mutating func `T29 units with similar names come back at different times`() {
-        var waits: [Duration] = []
-        for name in (0..<5).map({ "worker-\($0)" }) {
-            engine = SupervisorEngine()
-            let first = unit("first", .background, .suspended, importance: 900)
-            let second = unit(name, .background, .suspended)
-            #expect(engine.words(fleet(0, .normal, [first, second])) == [])
-            #expect(engine.words(fleet(10, .normal, [first, second]), failure: nil) == ["first: resume room"])
-            let next = fleet(10.5, .normal, [unit("first", since: 10), second])
-            #expect(engine.words(next) == [])
-            if let wait = engine.nextEvaluation(after: next) { waits.append(wait) }
-        }
-        #expect(waits.count == 5 && waits.max()! - waits.min()! > .milliseconds(50), "\(waits)")
     }
 }

@@ -76,9 +76,10 @@ import Testing
         }
     }
 
-    @Test mutating func `T29 the time between returns is longer by up to half, by name`() {
+    /// Returns the time that is added between the return of another unit and that of each named unit.
+    private mutating func longer(_ names: [String]) -> [Duration] {
         var longer: [Duration] = []
-        for name in ["a", "line", "large", "other", "one", "u0"] {
+        for name in names {
             engine = SupervisorEngine()
             let first = unit("first", .background, .suspended, importance: 900)
             let second = unit(name, .background, .suspended)
@@ -88,8 +89,18 @@ import Testing
             #expect(engine.words(next) == [])
             if let wait = engine.nextEvaluation(after: next) { longer.append(wait) }
         }
+        return longer
+    }
+
+    @Test mutating func `T29 the time between returns is longer by up to half, by name`() {
+        let longer = longer(["a", "line", "large", "other", "one", "u0"])
         #expect(longer.count == 6 && longer.allSatisfy { $0 <= .milliseconds(250) }, "\(longer)")
         #expect(longer.contains { $0 > .milliseconds(125) } && longer.contains { $0 < .milliseconds(125) }, "\(longer)")
+    }
+
+    @Test mutating func `T29 units with similar names come back at different times`() {
+        let longer = longer((0..<5).map { "worker-\($0)" })
+        #expect(longer.count == 5 && longer.max()! - longer.min()! > .milliseconds(50), "\(longer)")
     }
 
     // MARK: Keep-alive

@@ -93,30 +93,19 @@ import Testing
 
     // MARK: Values
 
-    private final class Numbered: Sendable {
-        let number: Int
-        private let alive: Counter
-
-        init(_ number: Int, _ alive: Counter) {
-            (self.number, self.alive) = (number, alive)
-            alive.add(1)
-        }
-        deinit { alive.add(-1) }
-    }
-
     @Test func `a batch gives out its entries once and in order, and ends those that are left with itself`() {
         let alive = Counter()
-        var batch: CacheBatch<Numbered>? = CacheBatch(capacity: 3), seen: [Int] = []
+        var batch: CacheBatch<CacheLifetimeTests.Tracked>? = CacheBatch(capacity: 3), seen: [Int] = []
         for number in 1...3 {
             #expect(batch?.isFull == false)
-            batch?.append(Numbered(number, alive))
+            batch?.append(CacheLifetimeTests.Tracked(number, alive))
         }
         #expect(batch?.isFull == true && batch?.count == 3 && alive.value == 3)
         batch?.forEach { seen.append($0.number) }
         batch?.drain { seen.append($0.number * 10) }
         #expect(seen == [1, 2, 3, 10, 20, 30] && batch?.count == 0 && alive.value == 0)
-        batch?.append(Numbered(4, alive))
-        batch?.append(Numbered(5, alive))
+        batch?.append(CacheLifetimeTests.Tracked(4, alive))
+        batch?.append(CacheLifetimeTests.Tracked(5, alive))
         #expect(alive.value == 2)
         batch = nil
         #expect(alive.value == 0)

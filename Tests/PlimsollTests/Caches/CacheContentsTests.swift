@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-/// What a cache shows of its entries and of itself.
+/// The views of a cache: its entries, its sample, its snapshot and its status.
 @Suite struct CacheContentsTests {
     private let clock = ManualClock(), store = MemoryStateStore()
 

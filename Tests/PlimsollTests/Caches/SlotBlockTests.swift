@@ -3,15 +3,16 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite struct SlotBlockTests {
-    private func withBlock(_ pairSize: Int, _ body: (inout SlotBlock) -> Void) {
-        let columns = UnsafeMutablePointer<SlotColumns>.allocate(capacity: 1)
-        defer { columns.deallocate() }
-        var block = SlotBlock(pairSize: pairSize, columns: columns)
-        body(&block)
-        block.free()
-    }
+/// Runs `body` with an empty block, and frees the block.
+func withBlock(_ pairSize: Int, _ body: (inout SlotBlock) -> Void) {
+    let columns = UnsafeMutablePointer<SlotColumns>.allocate(capacity: 1)
+    defer { columns.deallocate() }
+    var block = SlotBlock(pairSize: pairSize, columns: columns)
+    body(&block)
+    block.free()
+}
 
+@Suite struct SlotBlockTests {
     private func grow(_ block: inout SlotBlock, to count: UInt32, used: UInt32, move: PairMove? = nil) {
         guard count > block.room else { return }
         block.grow(to: Int(count), leastMapped: CacheAllocation.leastMapped, used: Int(used), move: move)?.free()

@@ -7,14 +7,6 @@ import Testing
 
 /// Sizes of a shard's memory, and the memory that is given back.
 @Suite struct SlotMemoryTests {
-    private func withBlock(_ pairSize: Int, _ body: (inout SlotBlock) -> Void) {
-        let columns = UnsafeMutablePointer<SlotColumns>.allocate(capacity: 1)
-        defer { columns.deallocate() }
-        var block = SlotBlock(pairSize: pairSize, columns: columns)
-        body(&block)
-        block.free()
-    }
-
     // MARK: Blocks
 
     @Test(arguments: [(1, 16), (16, 16), (17, 32), (64, 64), (65, 128)])

@@ -8,19 +8,11 @@ import Testing
 /// Releases, idle entries and noticed drops of a volatile log. Mostly a segment has 16 KiB, room for 15 entries.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux, .needs(plimsoll_page_size() == 4096, "the places are those of pages of 4 KiB"))
 struct VolatileGivingBackTests {
-    private static func store(_ limit: Int? = 1 << 20, _ clock: ManualClock = ManualClock()) -> VolatileStore {
-        VolatileStore(limit: limit, allowsHugePages: false, isVolatile: false, time: clock.timekeeper)
-    }
-
-    private static func fill(_ store: VolatileStore, _ keys: Range<Int>) {
-        for key in keys where !store.put(key) { Issue.record("key \(key) is refused") }
-    }
-
     // MARK: Releases
 
     @Test func `a release keeps used entries where the open segment has room, and takes no further segment`() {
-        let store = Self.store()
-        Self.fill(store, 0..<40)
+        let store = VolatileStore.ordinary()
+        store.fill(0..<40)
         // The first entry opens a segment of the main queue.
         #expect(store.use(0..<40) && store.evict(1) == 1 && store.mapped == 48 << 10)
         store.withLog(()) { $0.copied = .max }
@@ -34,7 +26,7 @@ struct VolatileGivingBackTests {
 
     @Test func `a release of half looks at no entry, and a release of less spares a used one`() {
         for (target, left) in [(2 * 8192, [2, 3]), (2 * 8192 - 1, [0, 3])] {
-            let store = Self.store()
+            let store = VolatileStore.ordinary()
             for key in 0..<4 where !store.put(key, 6000) { Issue.record("key \(key) is refused") }
             #expect(store.use(0..<1) && store.mapped == 4 * 8192)
             #expect(store.release(target) == 2 * 8192 && store.statistics.purged == 2)
@@ -43,7 +35,7 @@ struct VolatileGivingBackTests {
     }
 
     @Test func `a release ends with the last byte asked for`() {
-        let store = Self.store()
+        let store = VolatileStore.ordinary()
         for key in 0..<4 where !store.put(key, 6000) { Issue.record("key \(key) is refused") }
         #expect(store.mapped == 4 * 8192)
         #expect(store.release(2 * 8192) == 2 * 8192 && store.statistics.count == 2)
@@ -52,8 +44,8 @@ struct VolatileGivingBackTests {
     }
 
     @Test func `a release gives spare bytes back as well`() {
-        let store = Self.store(), meter = ChargeMeter(wakesWhenRefusing: false) {}
-        Self.fill(store, 0..<30)
+        let store = VolatileStore.ordinary(), meter = ChargeMeter(wakesWhenRefusing: false) {}
+        store.fill(0..<30)
         store.attach(meter)
         meter.takeAnyway(5000)
         store.withLog(()) { $0.spare = 5000 }
@@ -63,9 +55,9 @@ struct VolatileGivingBackTests {
     // MARK: Idle entries
 
     @Test func `entries sealed longer ago than the idle time leave, and used ones stay after many copies as well`() {
-        let clock = ManualClock(), store = Self.store(1 << 20, clock)
+        let clock = ManualClock(), store = VolatileStore.ordinary(1 << 20, clock)
         clock.freeze(for: .seconds(100))
-        Self.fill(store, 0..<20)
+        store.fill(0..<20)
         #expect(store.use(3..<4))
         clock.freeze(for: .seconds(60))
         store.turnOver(olderThan: .seconds(60))
@@ -77,8 +69,8 @@ struct VolatileGivingBackTests {
     }
 
     @Test func `used entries of the main queue stay for another turn, though no open segment has room`() {
-        let clock = ManualClock(), store = Self.store(1 << 20, clock)
-        Self.fill(store, 0..<31)
+        let clock = ManualClock(), store = VolatileStore.ordinary(1 << 20, clock)
+        store.fill(0..<31)
         #expect(store.use(0..<30))
         clock.freeze(for: .seconds(61))
         store.turnOver(olderThan: .seconds(60))
@@ -90,7 +82,7 @@ struct VolatileGivingBackTests {
     }
 
     @Test func `a large entry that was used stays for one more idle time`() {
-        let clock = ManualClock(), store = Self.store(1 << 20, clock)
+        let clock = ManualClock(), store = VolatileStore.ordinary(1 << 20, clock)
         #expect(store.put(1, 6000) && store.put(2, 6000) && store.use(1..<2))
         clock.freeze(for: .seconds(61))
         store.turnOver(olderThan: .seconds(60))

@@ -7,6 +7,13 @@ import Testing
 @testable import Plimsoll
 
 extension VolatileStore {
+    /// Returns a store of ordinary memory, whose places the tests know.
+    static func ordinary(_ limit: Int? = 1 << 20, _ clock: ManualClock = ManualClock()) -> VolatileStore {
+        VolatileStore(limit: limit, allowsHugePages: false, isVolatile: false, time: clock.timekeeper)
+    }
+
+    func fill(_ keys: Range<Int>) { for key in keys where !put(key) { Issue.record("key \(key) is refused") } }
+
     /// Keeps `count` bytes under a key of eight bytes: an item of 24 bytes more, without tags and time to live.
     func put(_ key: Int, _ count: Int = 1000, timeToLive: Duration? = nil, tags: [UInt64] = []) -> Bool {
         let value = [UInt8](repeating: UInt8(truncatingIfNeeded: key), count: count)
@@ -45,14 +52,6 @@ extension VolatileStore {
 /// Decisions of the log, in states that the tests set. In most of them a segment has 16 KiB, room for 15 entries.
 @Suite(.serialized, .timeLimit(.minutes(5)), .needsLinux, .needs(plimsoll_page_size() == 4096, "the places are those of pages of 4 KiB"))
 struct VolatileLogTests {
-    private static func store(_ limit: Int? = 1 << 20, _ clock: ManualClock = ManualClock()) -> VolatileStore {
-        VolatileStore(limit: limit, allowsHugePages: false, isVolatile: false, time: clock.timekeeper)
-    }
-
-    private static func fill(_ store: VolatileStore, _ keys: Range<Int>) {
-        for key in keys where !store.put(key) { Issue.record("key \(key) is refused") }
-    }
-
     // MARK: Bounds
 
     @Test func `the bound is the lower one of limit and restriction, and ordinary memory has one without either`() {
@@ -65,7 +64,7 @@ struct VolatileLogTests {
             store.restrict(to: row.restriction)
             #expect(store.withLog(0) { $0.bound } == row.bound, "\(row)")
         }
-        let store = Self.store()
+        let store = VolatileStore.ordinary()
         store.setLimit(-5)
         #expect(store.limit == 0)
         store.setLimit(nil)
@@ -79,7 +78,7 @@ struct VolatileLogTests {
             (128 << 10, 16 << 10, 128 << 10), (0, 16 << 10, 128 << 10),
         ]
         for row in rows {
-            let sizes = Self.store(row.limit).withLog([Int]()) { [$0.segmentSize, $0.mappedBound] }
+            let sizes = VolatileStore.ordinary(row.limit).withLog([Int]()) { [$0.segmentSize, $0.mappedBound] }
             #expect(sizes == [row.segment, row.mapped], "\(row)")
         }
         for (bytes, rounded) in [(1, 16 << 10), (16 << 10, 16 << 10), ((16 << 10) + 1, 32 << 10), (32 << 10, 32 << 10)] {
@@ -90,7 +89,7 @@ struct VolatileLogTests {
     @Test func `a segment grows by a quarter of its size, or by 64 KiB`() {
         let rows: [(limit: Int?, first: Int)] = [(nil, 64 << 10), (16 << 20, 64 << 10), (8 << 20, 32 << 10), (1 << 20, 4 << 10)]
         for row in rows {
-            let store = Self.store(row.limit)
+            let store = VolatileStore.ordinary(row.limit)
             #expect(store.put(1, 1) && store.mapped == row.first, "\(row)")
         }
     }
@@ -99,7 +98,7 @@ struct VolatileLogTests {
         // Content of whole pages, with their sentinels, is a quarter.
         for (limit, most) in [(nil, 64 * 4088), (1 << 20, 4088), (2 << 20, 2 * 4088)] as [(Int?, Int)] {
             for count in [most - 1, most, most + 1] {
-                let store = Self.store(limit)
+                let store = VolatileStore.ordinary(limit)
                 #expect(store.put(1, count - 24))
                 let isLarge = store.withLog(false) { log in log.segments.contains { $0?.isLarge == true } }
                 #expect(isLarge == (count > most), "\(count) bytes with limit \(limit ?? -1)")
@@ -112,21 +111,21 @@ struct VolatileLogTests {
             (1024, 1000, true), (1023, 1000, false), (1024, 1001, false), (1 << 20, 256 * 4088 - 24, true),
             (1 << 20, 256 * 4088 - 23, false),
         ] as [(Int, Int, Bool)] {
-            let store = Self.store(limit)
+            let store = VolatileStore.ordinary(limit)
             #expect(store.put(1, count) == isKept && store.statistics.count == (isKept ? 1 : 0), "\(count) bytes with limit \(limit)")
         }
     }
 
     @Test func `a limit lowered to the bytes of the entries or of the pages evicts none, and one byte less evicts`() {
-        let few = Self.store()
-        Self.fill(few, 0..<10)
+        let few = VolatileStore.ordinary()
+        few.fill(0..<10)
         few.setLimit(10 * 1024)
         #expect(few.statistics.count == 10)
         few.setLimit(10 * 1024 - 1)
         #expect(few.statistics.count == 9 && few.statistics.evictions == 1)
 
-        let many = Self.store()
-        Self.fill(many, 0..<200)
+        let many = VolatileStore.ordinary()
+        many.fill(0..<200)
         let mapped = many.mapped
         #expect(mapped > 128 << 10 && many.statistics.byteCount < mapped)
         many.setLimit(mapped)
@@ -136,8 +135,8 @@ struct VolatileLogTests {
     }
 
     @Test func `a lowered limit spares used entries, after many copies as well`() {
-        let store = Self.store()
-        Self.fill(store, 0..<40)
+        let store = VolatileStore.ordinary()
+        store.fill(0..<40)
         #expect(store.use(0..<15))
         store.withLog(()) { $0.copied = .max }
         store.setLimit(25 * 1024)
@@ -145,8 +144,8 @@ struct VolatileLogTests {
     }
 
     @Test func `an insert spares used entries, after many copies as well`() {
-        let store = Self.store(40 * 1024)
-        Self.fill(store, 0..<40)
+        let store = VolatileStore.ordinary(40 * 1024)
+        store.fill(0..<40)
         #expect(store.use(0..<10))
         store.withLog(()) { $0.copied = .max }
         #expect(store.put(100) && store.use(0..<10) && store.statistics.count == 40 && store.statistics.evictions == 1)
@@ -161,7 +160,7 @@ struct VolatileLogTests {
             (0, 0, true, true, -100, 0), (30, 0, true, true, -70, 0), (150, 0, true, true, 50, 0),
         ]
         for row in rows {
-            let store = Self.store(), meter = ChargeMeter(wakesWhenRefusing: false) {}
+            let store = VolatileStore.ordinary(), meter = ChargeMeter(wakesWhenRefusing: false) {}
             store.attach(meter)
             meter.allow(ByteCount(row.room), since: .zero)
             let found = store.withLog([Int]()) { log in
@@ -182,7 +181,7 @@ struct VolatileLogTests {
             (0, 40, 60, 0), (-30, 40, 60, 0), (-50, 40, 60, -10), (20, 40, 60, 20), (20, 99, 1, 20), (20, 100, 0, 0), (0, 100, 0, 0),
         ]
         for row in rows {
-            let store = Self.store(), meter = ChargeMeter(wakesWhenRefusing: false) {}
+            let store = VolatileStore.ordinary(), meter = ChargeMeter(wakesWhenRefusing: false) {}
             store.attach(meter)
             meter.takeAnyway(100 + row.spare)
             let found = store.withLog([Int]()) { log in
@@ -198,7 +197,7 @@ struct VolatileLogTests {
 
     @Test func `spare bytes above those to keep are given back`() {
         for (spare, kept, left) in [(0, 0, 0), (5, 0, 0), (5, 4, 4), (5, 5, 5), (5, 6, 5), (-5, 0, -5)] {
-            let store = Self.store(), meter = ChargeMeter(wakesWhenRefusing: false) {}
+            let store = VolatileStore.ordinary(), meter = ChargeMeter(wakesWhenRefusing: false) {}
             store.attach(meter)
             meter.takeAnyway(spare)
             let found = store.withLog(0) { log in
@@ -213,7 +212,7 @@ struct VolatileLogTests {
 
     @Test func `a log declares earlier pages to one meter, and takes the declarations along`() {
         let meter = ChargeMeter(wakesWhenRefusing: false) {}, other = ChargeMeter(wakesWhenRefusing: false) {}
-        var store: VolatileStore? = Self.store()
+        var store: VolatileStore? = VolatileStore.ordinary()
         #expect(store?.put(1) == true)
         store?.attach(meter)
         store?.attach(other)
@@ -233,7 +232,7 @@ struct VolatileLogTests {
             (128 << 20, (64 << 10) - 1, 0, 0, 100, false),
         ]
         for row in rows {
-            let store = Self.store(row.limit), meter = ChargeMeter(wakesWhenRefusing: false) {}
+            let store = VolatileStore.ordinary(row.limit), meter = ChargeMeter(wakesWhenRefusing: false) {}
             store.attach(meter)
             meter.allow(ByteCount(row.room), since: .zero)
             let hasRoom = store.withLog(false) { log in
@@ -253,7 +252,7 @@ struct VolatileLogTests {
             (100, 101, 0, true, 0), (1, 0, 2, true, 2),
         ]
         for row in rows {
-            let store = Self.store(), meter = ChargeMeter(wakesWhenRefusing: false) {}
+            let store = VolatileStore.ordinary(), meter = ChargeMeter(wakesWhenRefusing: false) {}
             store.attach(meter)
             let found = store.withLog([Int]()) { log in
                 (log.share, log.mapped) = (row.share, row.mapped)
@@ -265,7 +264,7 @@ struct VolatileLogTests {
             #expect(found == [row.isAbove ? 1 : 0, row.lacking, 0, 0], "\(row)")
         }
         for (bytes, share) in [(nil, 0), (-5, 0), (0, 0), (7, 7)] as [(Int?, Int)] {
-            let store = Self.store()
+            let store = VolatileStore.ordinary()
             store.setShare(bytes)
             #expect(store.withLog(-1) { $0.share } == share)
         }
@@ -277,8 +276,8 @@ struct VolatileLogTests {
             (16 << 10, .max, 16 << 10), (1, .max, 32 << 10), (1, 1, 16 << 10),
         ]
         for row in rows {
-            let store = Self.store()
-            Self.fill(store, 0..<30)
+            let store = VolatileStore.ordinary()
+            store.fill(0..<30)
             #expect(store.mapped == 32 << 10)
             store.setShare(row.share)
             #expect(store.evictAboveShare(row.count) == row.evicted && store.mapped == (32 << 10) - row.evicted, "\(row)")
@@ -286,8 +285,8 @@ struct VolatileLogTests {
     }
 
     @Test func `an eviction above the share takes the spare bytes along, and spares used entries after many copies as well`() {
-        let store = Self.store(), meter = ChargeMeter(wakesWhenRefusing: false) {}
-        Self.fill(store, 0..<30)
+        let store = VolatileStore.ordinary(), meter = ChargeMeter(wakesWhenRefusing: false) {}
+        store.fill(0..<30)
         #expect(store.use(0..<30) && store.evict(1) == 1)
         store.attach(meter)
         meter.takeAnyway(5000)
@@ -301,7 +300,7 @@ struct VolatileLogTests {
     // MARK: Evicting
 
     @Test func `at most 4 MiB of used entries are copied for an insert`() {
-        let store = Self.store(nil)
+        let store = VolatileStore.ordinary(nil)
         for key in 0..<80 where !store.put(key, (64 << 10) - 24) { Issue.record("key \(key) is refused") }
         #expect(store.use(0..<80))
         store.withLog(()) { $0.copied = 0 }
@@ -312,8 +311,8 @@ struct VolatileLogTests {
     }
 
     @Test func `the small queue is evicted from while it has a tenth of the bytes`() {
-        let store = Self.store()
-        Self.fill(store, 0..<10)
+        let store = VolatileStore.ordinary()
+        store.fill(0..<10)
         #expect(store.use(0..<9) && store.evict(9) == 9)
         let before = store.withLog([Int]()) { [$0.small.liveBytes, $0.main.liveBytes] }
         #expect(before == [1024, 9 * 1024] && store.evict(1) == 1)
@@ -330,21 +329,21 @@ struct VolatileLogTests {
     }
 
     @Test func `a spared segment is passed over for the next one, or for the other queue`() {
-        let two = Self.store()
-        Self.fill(two, 0..<20)
+        let two = VolatileStore.ordinary()
+        two.fill(0..<20)
         #expect(Self.evictSparing(0, two) == (true, [15, 4]))
 
-        let one = Self.store()
-        Self.fill(one, 0..<5)
+        let one = VolatileStore.ordinary()
+        one.fill(0..<5)
         #expect(Self.evictSparing(0, one) == (false, [5]))
         #expect(one.use(0..<1) && one.evict(1) == 1)
         #expect(Self.evictSparing(0, one) == (true, [4, 0]), "from the main queue")
 
         // The first number is used again for the newest segment.
-        let again = Self.store()
-        Self.fill(again, 0..<35)
+        let again = VolatileStore.ordinary()
+        again.fill(0..<35)
         #expect(again.evict(16) == 16)
-        Self.fill(again, 35..<46)
+        again.fill(35..<46)
         #expect(again.evict(16) == 16)
         #expect(Self.evictSparing(2, again) == (true, [0, -1, 15]))
     }
@@ -355,7 +354,7 @@ struct VolatileLogTests {
             (.nanoseconds(1), .zero, true),
         ]
         for row in rows {
-            let clock = ManualClock(), store = Self.store(1 << 20, clock)
+            let clock = ManualClock(), store = VolatileStore.ordinary(1 << 20, clock)
             #expect(store.put(1, timeToLive: row.timeToLive) && store.use(1..<2), "\(row)")
             clock.freeze(for: row.age)
             #expect(store.evict(1) == 1)
@@ -364,7 +363,7 @@ struct VolatileLogTests {
     }
 
     @Test func `entries that were copied forward are found by their tags`() {
-        let store = Self.store()
+        let store = VolatileStore.ordinary()
         for key in 0..<3 where !store.put(key, tags: [7, 70]) { Issue.record("key \(key) is refused") }
         #expect(store.use(0..<3) && store.evict(3) == 3 && store.withLog(0) { $0.main.liveBytes } > 0)
         #expect(store.count(tag: 7) == 3 && store.count(tag: 70) == 3 && store.count(tag: 8) == 0)
@@ -374,8 +373,8 @@ struct VolatileLogTests {
     // MARK: Segments
 
     @Test func `a full segment without entries is released`() {
-        let store = Self.store()
-        Self.fill(store, 0..<15)
+        let store = VolatileStore.ordinary()
+        store.fill(0..<15)
         for key in 0..<15 { #expect(store.look(key).map { store.remove($0) } == true) }
         #expect(store.statistics.count == 0 && store.mapped == 16 << 10, "an open segment stays")
         #expect(store.put(100) && store.mapped == 4 << 10)
@@ -387,8 +386,8 @@ struct VolatileLogTests {
 
     @Test func `a segment that goes with entries keeps its number until the index is swept, and an empty one does not`() {
         for isEmpty in [false, true] {
-            let store = Self.store()
-            Self.fill(store, 0..<1)
+            let store = VolatileStore.ordinary()
+            store.fill(0..<1)
             if isEmpty { #expect(store.look(0).map { store.remove($0) } == true) }
             let waits = store.withLog([Bool]()) { log in
                 let average = log.averageCost(0)
