@@ -268,10 +268,8 @@ let package = Package(
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollLifecycleTests",
-            dependencies: [
-                "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollTesting", "CAllocationCounter",
-                "TestSupport",
-            ], swiftSettings: rules),
+            dependencies: ["Plimsoll", "PlimsollLifecycle", "PlimsollTesting", "CAllocationCounter", "TestSupport"],
+            swiftSettings: rules),
         .testTarget(
             name: "PlimsollFoundationTests",
             dependencies: [
@@ -348,13 +346,12 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
-// `make quick`: the core alone, without any other package.
+// `make quick`: the core alone, without any other package and without Foundation.
 if Context.environment["PLIMSOLL_CORE"] == "1" {
     let core: Set = [
         "Plimsoll", "CPlimsollMemory", "CPlimsollProcess", "PlimsollLifecycle", "PlimsollLinux", "CPlimsollLinux",
-        "PlimsollFoundation", "PlimsollFoundationNetworking", "PlimsollTesting",
-        "TestSupport", "CAllocationCounter", "CThreadSanitizer", "CSystemCallKiller",
-        "PlimsollTests", "PlimsollLifecycleTests", "PlimsollFoundationTests", "PlimsollLinuxTests",
+        "PlimsollTesting", "TestSupport", "CAllocationCounter", "CThreadSanitizer", "CSystemCallKiller",
+        "PlimsollTests", "PlimsollLifecycleTests", "PlimsollLinuxTests",
     ]
     package.dependencies = []
     package.traits = []

@@ -1,4 +1,3 @@
-import PlimsollFoundation
 import PlimsollTesting
 import Synchronization
 import TestSupport
@@ -7,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// The routes of a memory warning, and the purgeables that may be asked to release memory.
+/// Rehearsed memory warnings, and the purgeables that may be asked to release memory.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct MemoryWarningTests {
     /// A purgeable that holds bytes and logs the requests to release.
     final class Holder: Purgeable {
@@ -45,69 +44,12 @@ import Testing
 
     private func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper) }
 
-    // MARK: Routes
-
-    @Test func `C78 T11 a warning comes by four routes as one event, and the work is done once`() async throws {
-        try await RunningManager.run { running in
-            let ids = Log<String>(), work = Log<UInt64>(), once = OncePerEvent()
-            let received: @Sendable (String, PressureEvent) -> Void = { route, event in
-                ids.add("\(route) \(event.id) \(event.level)")
-                once.run(event) { work.add(event.id) }
-            }
-            // The observer is registered first, yet the process's own route is called before the observer.
-            running.manager.observe { received("observer", $0) }
-            running.manager.levelSource(mask: [.warning, .critical]).handle { received("source", $0) }
-            running.manager.onMemoryWarning { received("process", $0) }
-            async let streamed: PressureEvent? = running.manager.pressureEvents.first { $0.level == .critical }
-            async let sourced: PressureEvent? = running.manager.levelSource(mask: .critical).first { _ in true }
-            // Both streams count as observers once iteration has begun.
-            await until { running.manager.parts.observers.count >= 5 }
-            await running.available(.mebibytes(40))
-            let events = await (streamed, sourced)
-            #expect(events.0 == events.1 && events.0?.level == .critical)
-            await running.until { ids.all.count >= 3 }
-            let id = try #require(events.0?.id)
-            if let event = events.0 { received("stream", event) }
-            if let event = events.1 { received("stream", event) }
-            #expect(ids.all.prefix(3) == ["process \(id) critical", "observer \(id) critical", "source \(id) critical"] && work.all == [id])
-        }
-    }
-
-    @Test func `T11 T9 work for an event is not done for an older late one, nor by two threads at once`() async {
-        func event(_ id: UInt64) -> PressureEvent {
-            PressureEvent(id: id, level: .warning, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: [])
-        }
-        let once = OncePerEvent(), work = Log<UInt64>()
-        for id: UInt64 in [1, 1, 3, 2, 3, 4] { once.run(event(id)) { work.add(id) } }
-        #expect(work.all == [1, 3, 4])
-        await withTaskGroup(of: Void.self) { group in
-            for _ in 0..<8 { group.addTask { for id: UInt64 in 5..<1000 { once.run(event(id)) { work.add(id) } } } }
-        }
-        #expect(Set(work.all).count == work.all.count && work.all.contains(999))
-    }
-
-    @Test func `T10 recovery is no warning: no purgeable is asked, and only sources that include normal are notified`() async throws {
-        try await RunningManager.run { running in
-            let warnings = Log<PressureLevel>(), masked = Log<PressureLevel>(), all = Log<PressureLevel>()
-            let holder = Holder("holder", .gibibytes(1))
-            running.manager.register(holder)
-            running.manager.onMemoryWarning { warnings.add($0.level) }
-            running.manager.levelSource(mask: .warning).handle { masked.add($0.level) }
-            running.manager.levelSource(mask: [.normal, .warning, .critical]).handle { all.add($0.level) }
-            await running.available(.mebibytes(40))
-            await running.until { all.all == [.critical] && !holder.asked.all.isEmpty }
-            for _ in 0..<60 { await running.available(.mebibytes(900), after: .seconds(1)) }
-            await running.until { all.all.last == .normal }
-            let asked = holder.asked.all.count
-            for _ in 0..<20 { await running.available(.mebibytes(900), after: .seconds(1)) }
-            #expect(holder.asked.all.count == asked && warnings.all.allSatisfy { $0 != .normal } && masked.all.allSatisfy { $0 == .warning })
-        }
-    }
+    // MARK: Rehearsals and settings
 
     @Test func `C84 C83 a rehearsal from the environment walks the real path from the first turn`() async throws {
         let source = ScriptedPressureSource(), clock = ManualClock(), events = Log<PressureEvent>()
         let manager = ResourceManager(source: source, time: clock.timekeeper, environment: { $0 == "PLIMSOLL_SIMULATE" ? "critical:5s" : nil })
-        manager.onMemoryWarning { events.add($0) }
+        manager.observe { events.add($0) }
         source.push(usage: .mebibytes(100), limit: .gibibytes(1))
         let run = Task { try await manager.run() }
         await until { !events.all.isEmpty }

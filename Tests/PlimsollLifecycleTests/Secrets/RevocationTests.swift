@@ -67,7 +67,8 @@ import Testing
     @Test func `C67 a purge visits the tag's entries only, and untagged entries are in no index`() {
         var index = TagIndex()
         let first = (0..<1000).map { index.add(Int32($0), $0 % 100 == 0 ? ["t"] : []) }
-        #expect(first.filter { $0 != TagIndex.none }.count == 10 && index.tagCount == 1 && index.sequence == 10)
+        #expect(first.count { $0 != TagIndex.none } == 10)
+        #expect(index.tagCount == 1 && index.sequence == 10)
         // Oldest first, each found at once. Entries later than the mark are left out.
         let mark = index.sequence
         let late = index.add(5000, ["t"])

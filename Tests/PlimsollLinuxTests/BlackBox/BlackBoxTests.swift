@@ -125,11 +125,9 @@ import Testing
         let reading = PressureReading(at: .seconds(1), limit: .mebibytes(256), usage: .mebibytes(100))
         recorder.record(RecordedTurn(reading, PressureAssessment(at: reading.at), manager.parts))
         let rows = try #require(try memory.contents().tables.last).rows.sorted { $0.bytes > $1.bytes }
-        #expect(
-            rows == [
-                .init(name: "POST /import", bytes: 70 << 20, kind: .request), .init(name: "POST /import", bytes: 5 << 20, kind: .heap),
-                .init(name: "GET /report", bytes: 2 << 20, kind: .request),
-            ])
+        #expect(rows.map(\.name) == ["POST /import", "POST /import", "GET /report"])
+        #expect(rows.map(\.bytes) == [70 << 20, 5 << 20, 2 << 20] as [Int])
+        #expect(rows.map(\.kind) == [.request, .heap, .request])
     }
 
     @Test func `C24 the next run knows that the last run was short of memory, and keeps the last record`() async throws {

@@ -9,7 +9,9 @@ import Testing
     static let path = Machines.main + "/memory.high"
     let asked = LinuxPressureSource.Options(setsHigh: true, usesTriggers: false)
 
-    @Test(arguments: [(512 << 20, 461 << 20), (128 << 20, 96 << 20), (40 << 20, nil), (0, nil)])
+    static let boundaries: [(Int, Int?)] = [(512 << 20, 461 << 20), (128 << 20, 96 << 20), (40 << 20, nil), (0, nil)]
+
+    @Test(arguments: boundaries)
     func `memory.high is a tenth below the limit, at least 32 MiB, in whole pages`(maximum: Int, expected: Int?) {
         let target = MemoryHigh.target(below: maximum)
         if let expected { #expect(abs(target! - expected) < 1 << 20 && target! % 4096 == 0) } else { #expect(target == nil) }

@@ -168,7 +168,7 @@ import Testing
             running.source.push(usage: .mebibytes(3900), limit: .gibibytes(4))
             var report = try #require(await reports.next())
             while report.action != .release { report = try #require(await reports.next()) }
-            #expect(asked.withLock { $0 } == [128 << 20, 128 << 20])
+            #expect(asked.withLock { $0 } == [Int](repeating: 128 << 20, count: 2))
             #expect(report.asked > .mebibytes(800) && report.released == .mebibytes(256))
         }
     }

@@ -56,9 +56,10 @@ import Testing
         let metered = entry(NotedHolder(held: 1, isMetered: true)), plain = entry(NotedHolder(held: 1))
         let kept = entry(NotedHolder(held: 1, isMetered: true, releases: false))
         let volatile = entry(NotedVolatile(held: 1))
-        #expect([metered, plain, kept, volatile].map { $0.shared != nil } == [true, false, false, true])
-        #expect([metered, plain, kept, volatile].map(\.isShared) == [true, false, false, true])
-        #expect([metered, plain, kept, volatile].map(\.isMetered) == [true, false, true, true])
+        let entries = [metered, plain, kept, volatile]
+        #expect(entries.map { $0.shared != nil } == [true, false, false, true])
+        #expect(entries.map(\.isShared) == [true, false, false, true])
+        #expect(entries.map(\.isMetered) == [true, false, true, true])
         #expect(metered.pool == .heap && volatile.pool == .volatile && !metered.isPrompt)
         let fallen = PurgeableRegistry.Entry(NotedVolatile(held: 1), meter: meter, volatileMeter: meter)
         #expect(fallen.pool == .heap, "without volatile memory there is one meter")
