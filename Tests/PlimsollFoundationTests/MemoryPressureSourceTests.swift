@@ -16,7 +16,7 @@ import Testing
     struct Feed {
         let running: RunningManager
         let registration: Registration
-        let posted: TestSupport.Log<PressureLevel>
+        let posted: Log<PressureLevel>
 
         /// Rehearses `level`, and returns when the sources have received the level.
         func reach(_ level: PressureLevel) async {
@@ -32,7 +32,7 @@ import Testing
     private func feeding(_ body: @escaping @Sendable (Feed) async throws -> Void) async throws {
         try await RunningManager.run { running in
             await running.available(.mebibytes(900))
-            let posted = TestSupport.Log<PressureLevel>(), registration = running.manager.feedMemoryPressureSources()
+            let posted = Log<PressureLevel>(), registration = running.manager.feedMemoryPressureSources()
             // Observers are called in the order of registration: the sources are fed before this one is called.
             running.manager.observe(from: .normal) { posted.add($0.level) }
             try await body(Feed(running: running, registration: registration, posted: posted))
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    private typealias Events = TestSupport.Log<DispatchSource.MemoryPressureEvent>
+    private typealias Events = Log<DispatchSource.MemoryPressureEvent>
 
     /// Returns an active source that logs events.
     private func noting(
@@ -69,7 +69,7 @@ import Testing
         try await feeding { feed in
             let key = DispatchSpecificKey<String>(), queue = DispatchQueue(label: "pressure"), blockade = Blockade()
             queue.setSpecific(key: key, value: "pressure")
-            let places = TestSupport.Log<String>()
+            let places = Log<String>()
             let own = DispatchSource.makeMemoryPressureSource(eventMask: .critical, queue: queue)
             own.setEventHandler {
                 places.add(DispatchQueue.getSpecific(key: key) ?? "none")
@@ -122,7 +122,7 @@ import Testing
 
     @Test func `the cancel handler runs once, after the last event handler`() async throws {
         try await feeding { feed in
-            let queue = DispatchQueue(label: "pressure"), lines = Log(), blockade = Blockade()
+            let queue = DispatchQueue(label: "pressure"), lines = Log<String>(), blockade = Blockade()
             let source = DispatchSource.makeMemoryPressureSource(eventMask: .all, queue: queue)
             source.setEventHandler {
                 blockade.wait()
@@ -146,7 +146,7 @@ import Testing
 
     @Test func `a handler may make and cancel sources`() async throws {
         try await feeding { feed in
-            let queue = DispatchQueue(label: "pressure"), lines = Log(), events = Events()
+            let queue = DispatchQueue(label: "pressure"), lines = Log<String>(), events = Events()
             let made = Mutex<[SendableSource]>([])
             let source = DispatchSource.makeMemoryPressureSource(eventMask: .all, queue: queue)
             source.setEventHandler { [unowned source] in
@@ -166,7 +166,7 @@ import Testing
 
     @Test func `a source that is released without a cancel is forgotten`() async throws {
         try await feeding { feed in
-            let queue = DispatchQueue(label: "pressure"), lines = Log(), events = Events()
+            let queue = DispatchQueue(label: "pressure"), lines = Log<String>(), events = Events()
             var dropped: (any DispatchSourceMemoryPressure)? = DispatchSource.makeMemoryPressureSource(eventMask: .all, queue: queue)
             dropped?.setEventHandler { lines.add("event") }
             dropped?.activate()
@@ -210,7 +210,7 @@ import Testing
 
     @Test func `a manager follows a memory-pressure source`() async throws {
         try await feeding { feed in
-            let follower = ResourceManager(source: DispatchPressureSource()), levels = TestSupport.Log<PressureLevel>()
+            let follower = ResourceManager(source: DispatchPressureSource()), levels = Log<PressureLevel>()
             #expect(follower.capabilities["memory pressure"]?.isLive == true)
             follower.observe(from: .normal) { levels.add($0.level) }
             let run = Task { try await follower.run() }
@@ -225,7 +225,7 @@ import Testing
 
     @Test func `a manager whose readings come from memory-pressure sources does not feed these`() async throws {
         try await feeding { feed in
-            let follower = ResourceManager(source: DispatchPressureSource()), levels = TestSupport.Log<PressureLevel>()
+            let follower = ResourceManager(source: DispatchPressureSource()), levels = Log<PressureLevel>()
             follower.feedMemoryPressureSources()
             follower.observe(from: .normal) { levels.add($0.level) }
             let run = Task { try await follower.run() }

@@ -9,7 +9,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-private let log = Log()
+private let log = Log<String>()
 
 final class Evictions: MemoryCacheDelegate {
     func cache(_ cache: MemoryCache<NSString, NSData>, willEvictObject object: NSData) {

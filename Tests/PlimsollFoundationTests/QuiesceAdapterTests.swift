@@ -2,13 +2,12 @@ import Foundation
 import Plimsoll
 import PlimsollFoundation
 import PlimsollLifecycle
-import Synchronization
 import TestSupport
 import Testing
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct QuiesceAdapterTests {
     let set = QuiesceSet(time: .running)
-    let log = Log()
+    let log = Log<String>()
 
     @Test func `C38 C39 C9 a dispatch queue is suspended once and resumed once under flapping states`() async {
         let queue = DispatchQueue(label: "work")
@@ -150,10 +149,7 @@ import Testing
     }
 }
 
-/// The observed events, in order.
-final class Log: Sendable {
-    private let lines = Mutex<[String]>([])
-    func add(_ line: String) { lines.withLock { $0.append(line) } }
-    var all: [String] { lines.withLock { $0 } }
+extension Log<String> {
+    /// Waits for a line.
     func contains(_ line: String) async { await until("the line \(line)") { all.contains(line) } }
 }
