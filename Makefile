@@ -73,11 +73,11 @@ test: swift ## The usual tests, also in a virtual machine; REQUIRE=1: what canno
 	@Tests/parts --then vm
 
 # A part that fails stops no other.
-test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, fuzzing, inert build, all boots, docs, soak
+test-all: swift ## All tests: also allocators, sanitizers, histories, simulation, fuzzing, mutants, inert build, all boots, docs, soak
 	@failed=""; \
 	Tests/parts --also $(RELEASE) $(SHOP) $(BENCH) --then allocators vm ALL=1 CONFIGURATION=release \
 		TORTURE_READS=2000000 || failed=" usual"; \
-	for part in inert sanitize histories sim fuzz docs "soak MINUTES=$${MINUTES:-10}"; do \
+	for part in inert sanitize histories sim fuzz docs "mutants LEAST=85 JOBS=2" "soak MINUTES=$${MINUTES:-10}"; do \
 		echo "part $${part%% *}"; $(MAKE) --no-print-directory $$part || failed="$$failed $${part%% *}"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed parts:$$failed" >&2; exit 1; }; \

@@ -2,7 +2,7 @@ import Plimsoll
 import Synchronization
 
 /// The parts that the process and each scene have of their own: a state, step observers and background tasks.
-final class LifecycleUnit: Sendable {
+struct LifecycleUnit: Sendable {
     let engine: LifecycleEngine
     let observers: LifecycleObservers
 
