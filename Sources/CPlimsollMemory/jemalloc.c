@@ -118,10 +118,17 @@ static atomic_bool lost_its_thread;
 
 static void forked(void) { atomic_store_explicit(&lost_its_thread, true, memory_order_relaxed); }
 
-/// Returns true if the operator set this option when the process was started.
+/// Returns true if the operator set this option when the process was started. Compares whole names, as one option's
+/// name may contain another's: settings are `name:value`, with commas between.
 static bool is_decided(const char *option) {
-    const char *settings = getenv("MALLOC_CONF");
-    return settings && strstr(settings, option);
+    size_t length = strlen(option);
+    const char *setting = getenv("MALLOC_CONF");
+    while (setting) {
+        if (strncmp(setting, option, length) == 0 && setting[length] == ':') return true;
+        setting = strchr(setting, ',');
+        if (setting) setting++;
+    }
+    return false;
 }
 
 static int start_thread(void) {

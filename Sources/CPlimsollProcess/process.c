@@ -3,6 +3,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -138,9 +140,15 @@ int64_t plimsoll_wall_clock(void) {
 }
 
 void plimsoll_exit(int status, const char *line, size_t length) {
+    // A signal would interrupt the line or end the process with another status.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
     while (length > 0) {
-        ssize_t written = write(STDERR_FILENO, line, length);
-        if (written < 0 && errno == EINTR) continue;
+        // A pipe may be full while nobody reads. A piece of this length does not block once there is room.
+        struct pollfd output = {.fd = STDERR_FILENO, .events = POLLOUT};
+        if (poll(&output, 1, 100) <= 0 || output.revents != POLLOUT) break;
+        ssize_t written = write(STDERR_FILENO, line, length < PIPE_BUF ? length : PIPE_BUF);
         if (written <= 0) break;
         line += written;
         length -= (size_t)written;

@@ -6,7 +6,6 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -208,22 +207,23 @@ static int give_up(pid_t pid, int pidfd) {
     return -1;
 }
 
-// Returns true if the process has become another program: PF_FORKNOEXEC is cleared (include/linux/sched.h). begin_new_exec
-// clears the flag before it closes descriptors, which may hang: a socket that lingers, whose last copy the child has.
-static bool has_executed(pid_t pid) {
+// Returns 1 if the process has become another program, 0 if not, -1 if that can't be read now: PF_FORKNOEXEC is cleared
+// (include/linux/sched.h). begin_new_exec clears the flag before it closes descriptors, which may hang: a socket that
+// lingers, whose last copy the child has.
+static int has_executed(pid_t pid) {
     char text[512], path[32] = "/proc/";
     write_number(path + 6, pid);
     strcat(path, "/stat");
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return false;
+    if (file < 0) return -1;
     ssize_t count = read(file, text, sizeof text - 1);
     close(file);
-    if (count <= 0) return false;
+    if (count <= 0) return -1;
     text[count] = 0;
     // The name may contain anything. State, parent, group, session, terminal and its group precede the flags.
     const char *rest = strrchr(text, ')');
     for (int field = 0; rest && field < 7; field++) rest = strchr(rest + 1, ' ');
-    return rest && !(strtoul(rest + 1, NULL, 10) & 0x40);
+    return rest ? !(strtoul(rest + 1, NULL, 10) & 0x40) : -1;
 }
 
 // Waits until the child reports a failure or becomes the program. Returns 1 for a report or the end of the pipe, 0 if the
@@ -234,7 +234,7 @@ static int wait_for_program(pid_t child, int pipe, int limit) {
     for (int64_t left = limit;; left = deadline - plimsoll_milliseconds()) {
         if (left < 0) left = 0;
         if (plimsoll_ready(pipe, POLLIN, left < interval ? (int)left : interval)) return 1;
-        if (has_executed(child)) return -1;
+        if (has_executed(child) > 0) return -1;
         if (left == 0) return 0;
     }
 }
@@ -272,11 +272,18 @@ int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd,
         do count = read(ends[0], &failure, sizeof failure);
         while (count < 0 && errno == EINTR);
     close(ends[0]);
-    if (count == 0) {
+    // A process created in a group that was ever killed may be killed with its creation. Another one enters by itself.
+    int is_stillborn = count == 0 && is_entered && has_executed(child) == 0;
+    if (count == 0 && !is_stillborn) {
         *pid = child, *pidfd = file;
         return 0;
     }
     *pidfd = give_up(child, file);
+    if (is_stillborn && *pidfd < 0) {
+        struct plimsoll_launch again = *launch;
+        again.group = -1;
+        return plimsoll_start(&again, pid, pidfd, step, entry);
+    }
     if (count != sizeof failure) failure = (struct failure){PLIMSOLL_STUCK, ETIMEDOUT, 0};
     *step = failure.step, *entry = failure.entry;
     return -failure.number;

@@ -28,7 +28,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         path: String, policy: TaskHandoffPolicy = TaskHandoffPolicy(), busyTimeout: Duration = .seconds(2)
     ) throws {
         var configuration = Configuration()
-        configuration.busyMode = .timeout(busyTimeout.inSeconds)
+        // GRDB computes the milliseconds as a C `int`.
+        let timeout = max(.zero, min(busyTimeout, .seconds(Int32.max / 1000)))
+        configuration.busyMode = .timeout(timeout.inSeconds)
         configuration.label = "plimsoll-handoff"
         // With a write-ahead log, readers do not block writers.
         configuration.journalMode = .wal
@@ -142,24 +144,26 @@ public final class SQLiteTaskHandoff: TaskHandoff {
                 sql: """
                     UPDATE plimsoll_handoff SET owner = ?, due = ?, fence = fence + 1, attempts = attempts + 1
                     WHERE number = (SELECT number FROM plimsoll_handoff WHERE \(free) ORDER BY number LIMIT 1)
-                    RETURNING id, name, fence, attempts, reason, checksum, checkpoint
+                    RETURNING number, id, name, fence, attempts, reason, checksum, checkpoint
                     """, arguments: StatementArguments([owner]) + [due] + arguments)
             guard let row else { return .success(nil) }
-            let (id, name): (String, String) = (row[0], row[1])
-            let checkpoint = try row.withUnsafeData(atIndex: 6) { $0.map { Array($0) } } ?? []
-            guard checkpoint.count <= most, row[5] == Int64(CRC32C.checksum(checkpoint)),
-                let reason = ExpirationReason(rawValue: row[4])
+            let number: Int64 = row[0]
+            guard let id = Self.text(row, 1), let name = Self.text(row, 2),
+                let fence = Self.number(row, 3), let attempt = Self.number(row, 4), attempt > 0,
+                let reason = ExpirationReason(rawValue: Self.text(row, 5) ?? ""),
+                let checkpoint = Self.bytes(row, 7), checkpoint.count <= most,
+                Self.number(row, 6) == Int64(CRC32C.checksum(checkpoint))
             else {
                 try database.execute(
                     sql:
-                        "UPDATE plimsoll_handoff SET set_aside = 1, owner = NULL, checkpoint = x'', problem = 'the checkpoint is damaged' WHERE id = ?",
-                    arguments: [id])
-                return .failure(Damaged(id: id, name: name))
+                        "UPDATE plimsoll_handoff SET set_aside = 1, owner = NULL, checkpoint = x'', problem = 'the checkpoint is damaged' WHERE number = ?",
+                    arguments: [number])
+                return .failure(Damaged(id: Self.text(row, 1) ?? "row \(number)", name: Self.text(row, 2) ?? ""))
             }
             return .success(
                 HandedOffTask(
-                    id: id, name: name, checkpoint: checkpoint, reason: reason, attempts: row[3], owner: owner,
-                    fence: row[2]))
+                    id: id, name: name, checkpoint: checkpoint, reason: reason, attempts: Int(attempt), owner: owner,
+                    fence: fence))
         }
         switch taken {
         case .success(let task): return task
@@ -214,9 +218,10 @@ public final class SQLiteTaskHandoff: TaskHandoff {
                     "SELECT id, name, checkpoint, attempts, COALESCE(problem, ''), reason FROM plimsoll_handoff WHERE set_aside ORDER BY number LIMIT ?",
                 arguments: [max(0, most)]
             ).map { row in
-                try HandedOffTask(
-                    id: row[0], name: row[1], checkpoint: row.withUnsafeData(atIndex: 2) { $0.map { Array($0) } } ?? [],
-                    reason: ExpirationReason(rawValue: row[5]) ?? .operator, attempts: row[3], problem: row[4])
+                HandedOffTask(
+                    id: Self.text(row, 0) ?? "", name: Self.text(row, 1) ?? "", checkpoint: Self.bytes(row, 2) ?? [],
+                    reason: ExpirationReason(rawValue: Self.text(row, 5) ?? "") ?? .operator,
+                    attempts: Int(Self.number(row, 3) ?? 0), problem: Self.text(row, 4))
             }
         }
     }
@@ -255,6 +260,16 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     /// Returns bytes as a blob: SQLite would read an array of bytes as JSON.
     private static func blob(_ bytes: [UInt8]) -> DatabaseValue {
         bytes.withUnsafeBytes { Data($0) }.databaseValue
+    }
+
+    // SQLite keeps values of any type in any column, and a subscript of GRDB traps on a value of the wrong type.
+
+    private static func text(_ row: Row, _ index: Int) -> String? { try? row.decode(String.self, atIndex: index) }
+
+    private static func number(_ row: Row, _ index: Int) -> Int64? { try? row.decode(Int64.self, atIndex: index) }
+
+    private static func bytes(_ row: Row, _ index: Int) -> [UInt8]? {
+        try? row.withUnsafeData(atIndex: index) { (data: Data?) -> [UInt8] in data.map { Array($0) } ?? [] }
     }
 
     private func change(

@@ -58,10 +58,15 @@ public struct HeapCensus: Sendable, Hashable, Codable {
     /// Seconds of processor time that the census took.
     public var processorSeconds: Double
 
-    /// Bytes in use.
-    public var usedBytes: Int { namedBytes + ownedBytes + unnamedBytes }
+    /// Bytes in use; at most `Int.max`, as a census of another process may have any numbers.
+    public var usedBytes: Int {
+        [ownedBytes, unnamedBytes].reduce(namedBytes) { sum, bytes in
+            let (next, isOver) = sum.addingReportingOverflow(bytes)
+            return isOver ? .max : next
+        }
+    }
     /// Share of the bytes in use that is named or owned; 0 to 1.
-    public var coverage: Double { usedBytes == 0 ? 1 : Double(namedBytes + ownedBytes) / Double(usedBytes) }
+    public var coverage: Double { usedBytes == 0 ? 1 : (Double(namedBytes) + Double(ownedBytes)) / Double(usedBytes) }
 
     /// Returns the rows that have grown since `earlier`, the most grown first. Numbers are differences.
     ///

@@ -43,7 +43,7 @@ struct ObjectNames {
 
     /// The name in a C++ class's typeinfo, with the parts of a nested name told apart.
     private func cpp(_ table: UInt64) -> String {
-        guard let info: UInt64 = types.read(table - 8), let text: UInt64 = types.read(info + 8),
+        guard let info: UInt64 = types.read(table - 8), let text: UInt64 = types.read(info &+ 8),
             let mangled = types.string(text)
         else { return "C++ object" }
         var rest = Substring(mangled), parts: [String] = []

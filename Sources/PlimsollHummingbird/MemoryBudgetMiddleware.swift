@@ -61,7 +61,9 @@ public struct MemoryBudgetMiddleware<Context: RequestContext>: RouterMiddleware 
     /// Returns the request with a body that is charged. A request that surely has no body stays as it is.
     private static func charged(_ request: Request, _ budget: MemoryBudget) -> Request {
         let length = request.headers[.contentLength]
-        if length == "0" || (length == nil && (request.method == .get || request.method == .head)) { return request }
+        let isChunked = request.headers[.transferEncoding] != nil
+        let isQuery = request.method == .get || request.method == .head
+        if length == "0" || (length == nil && isQuery && !isChunked) { return request }
         var request = request
         request.body = RequestBody(asyncSequence: ChargedSequence(request.body, to: budget) { $0.readableBytes })
         return request

@@ -123,8 +123,9 @@ public final class ScaledHTTPClient: Sendable {
     }
 
     private func take() throws -> Lease {
-        let level = levelNow()
-        return try state.withLock { state in
+        try state.withLock { state in
+            // Read under the lock: a level published later finds this client when the level is delivered.
+            let level = levelNow()
             if state.isClosed { throw HTTPClientError.alreadyShutdown }
             let lease =
                 state.current

@@ -26,10 +26,13 @@ final class PostgreSQLConnection {
 
     /// Connects within `timeout`.
     ///
-    /// - Parameter conninfo: connection string of libpq. The system resolves a host name, which may exceed `timeout`;
-    ///   an address needs no resolution.
-    init(_ conninfo: String, within timeout: Duration) throws(PostgreSQLProblem) {
-        guard let handle = PQconnectStart(conninfo) else {
+    /// - Parameters:
+    ///   - conninfo: connection string of libpq. The system resolves a host name, which may exceed `timeout`; an
+    ///     address needs no resolution.
+    ///   - first: number of the host to begin with, modulo the number of hosts. libpq goes on to the next host after
+    ///     an error, but waits for a silent host until `timeout`. The next attempt must begin with another host.
+    init(_ conninfo: String, from first: Int, within timeout: Duration) throws(PostgreSQLProblem) {
+        guard let handle = PostgreSQLConnection.begin(conninfo, from: first) else {
             throw PostgreSQLProblem(kind: .unreachable, reason: "no memory for a connection", endsConnection: true)
         }
         self.handle = handle
@@ -49,6 +52,41 @@ final class PostgreSQLConnection {
     }
 
     deinit { PQfinish(handle) }
+
+    /// Begins to connect to the hosts of `conninfo`, host `first` first.
+    private static func begin(_ conninfo: String, from first: Int) -> OpaquePointer? {
+        // libpq itself reports an invalid text.
+        guard first > 0, let options = PQconninfoParse(conninfo, nil) else { return PQconnectStart(conninfo) }
+        defer { PQconninfoFree(options) }
+        // The text is made of bytes, because a password need not be UTF-8.
+        var text: [UInt8] = [], option = options
+        while let keyword = option.pointee.keyword {
+            if let value = option.pointee.val {
+                let isList = ["host", "hostaddr", "port"].contains(String(cString: keyword))
+                let part = isList ? rotated(bytes(value), by: first) : bytes(value)
+                text += bytes(keyword) + [UInt8(ascii: "="), UInt8(ascii: "'")]
+                for byte in part {
+                    if byte == UInt8(ascii: "'") || byte == UInt8(ascii: "\\") { text.append(UInt8(ascii: "\\")) }
+                    text.append(byte)
+                }
+                text += [UInt8(ascii: "'"), UInt8(ascii: " ")]
+            }
+            option += 1
+        }
+        text.append(0)
+        return text.withUnsafeBytes { PQconnectStart($0.baseAddress?.assumingMemoryBound(to: CChar.self)) }
+    }
+
+    /// Moves the first `count` parts of a list to the end. All lists of a text have equal lengths, or one part.
+    private static func rotated(_ list: [UInt8], by count: Int) -> [UInt8] {
+        let comma = UInt8(ascii: ","), parts = list.split(separator: comma, omittingEmptySubsequences: false)
+        let first = count % parts.count
+        return Array((parts[first...] + parts[..<first]).joined(separator: [comma]))
+    }
+
+    private static func bytes(_ text: UnsafePointer<CChar>) -> [UInt8] {
+        Array(UnsafeRawBufferPointer(start: text, count: strlen(text)))
+    }
 
     /// Returns at most `most` rows of `statement`, as texts. `parameters` replace `$1`, `$2` and so on.
     ///

@@ -86,9 +86,10 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     ///   - name: name of the server in errors; by default without secrets of `conninfo`.
     ///   - policy: limits of the store, and the policy for resuming work.
     ///   - table: name of the table: letters, digits and `_`. Created if missing.
-    ///   - connectTimeout: longest time to connect.
+    ///   - connectTimeout: longest time to connect. After a failed attempt, the next one begins with the next host of
+    ///     `conninfo`.
     ///   - statementTimeout: longest time for a statement, and longest time for a statement to wait in the queue. The
-    ///     server ends a statement a tenth earlier (`statement_timeout`).
+    ///     server ends a statement a tenth earlier, and after 24 days at the latest (`statement_timeout`).
     ///   - shortestPause: back-off after a failure; doubled with each further failure.
     ///   - longestPause: longest back-off.
     /// - Precondition: The time limits are a millisecond or more, and the table has such a name.
@@ -104,8 +105,8 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         if let problem = settings.problem { preconditionFailure("PostgreSQLTaskHandoff: \(problem)") }
         (self.policy, self.name, self.table) = (policy, "\(name), table \(table)", table)
         // A tenth less than the client's limit, so that the server's own refusal arrives in time and leaves the
-        // connection usable.
-        let timeout = max(1, settings.statementTimeout.inNanoseconds / 1_000_000 * 9 / 10)
+        // connection usable. The server's own setting is a 32-bit number of milliseconds.
+        let timeout = max(1, min(settings.statementTimeout.inNanoseconds / 1_000_000 * 9 / 10, Int64(Int32.max)))
         worker = PostgreSQLWorker(
             name: self.name, conninfo: conninfo, settings: settings,
             // One message, so one transaction: a pooler such as PgBouncer in transaction mode assigns each

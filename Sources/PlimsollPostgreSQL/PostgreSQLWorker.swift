@@ -20,6 +20,8 @@ final class PostgreSQLWorker: Sendable {
         var breaker: CircuitBreaker
         var statistics = PostgreSQLHandoffStatistics()
         var hasThread = false
+        /// Number of failed attempts to connect. Decides with which host of `conninfo` the next attempt begins.
+        var failedAttempts = 0
         var isStopped = false
     }
 
@@ -33,8 +35,13 @@ final class PostgreSQLWorker: Sendable {
     private let state: Mutex<State>
     private let parker = Parker()
     private let time = Timekeeper.running
+    private let startThread: Thread.Starter
 
-    init(name: String, conninfo: String, settings: PostgreSQLSettings, prepare: String) {
+    init(
+        name: String, conninfo: String, settings: PostgreSQLSettings, prepare: String,
+        startThread: @escaping Thread.Starter = Thread.start
+    ) {
+        self.startThread = startThread
         (self.name, self.conninfo, self.settings, self.prepare) = (name, conninfo, settings, prepare)
         // Each failure costs a full timeout, so one failure is enough to open the circuit breaker.
         state = Mutex(
@@ -79,8 +86,11 @@ final class PostgreSQLWorker: Sendable {
             }
             switch turn {
             case .added(let starts):
-                if starts, !Thread.start("plimsoll-pq", { [self] in serve() }) {
-                    stop("cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)")
+                if starts, !startThread("plimsoll-pq", { [self] in serve() }) {
+                    // The next request tries again.
+                    refuse("cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)") {
+                        $0.hasThread = false
+                    }
                 }
                 parker.unpark()
             case .full:
@@ -92,13 +102,18 @@ final class PostgreSQLWorker: Sendable {
     }
 
     /// Stops the thread. Waiting jobs get an error.
-    func stop(_ reason: String = "the store is no longer in use") {
+    func stop() {
+        refuse("the store is no longer in use") { $0.isStopped = true }
+        parker.unpark()
+    }
+
+    /// Runs `change`, and ends waiting jobs with an error.
+    private func refuse(_ reason: String, _ change: (inout State) -> Void) {
         let jobs = state.withLock { state in
-            state.isStopped = true
+            change(&state)
             return exchange(&state.jobs, [])
         }
         for job in jobs { job.done(error(.unreachable, job.verb, reason)) }
-        parker.unpark()
     }
 
     private func error(_ kind: TaskHandoffError.Kind, _ verb: String, _ reason: String) -> TaskHandoffError {
@@ -169,8 +184,16 @@ final class PostgreSQLWorker: Sendable {
     }
 
     private func connect() throws(PostgreSQLProblem) -> PostgreSQLConnection {
-        let connection = try PostgreSQLConnection(conninfo, within: settings.connectTimeout)
-        try connection.run(prepare, within: settings.statementTimeout)
+        let connection: PostgreSQLConnection
+        do throws(PostgreSQLProblem) {
+            let first = state.withLock { $0.failedAttempts }
+            connection = try PostgreSQLConnection(conninfo, from: first, within: settings.connectTimeout)
+            // A server that refuses this, being a standby for example, is no better than a silent one.
+            try connection.run(prepare, within: settings.statementTimeout)
+        } catch {
+            state.withLock { $0.failedAttempts += 1 }
+            throw error
+        }
         state.withLock { $0.statistics.connections += 1 }
         return connection
     }

@@ -47,7 +47,7 @@ private final class MemcachedConnection: SpillConnection {
             }
         guard added == MEMCACHED_SUCCESS else { throw SpillError(.unreachable, "\(name): \(Self.text(made, added))") }
         // The allocator enforces the size limit of an answer: a server that announces gigabytes gets no memory.
-        let limit = UnsafeMutableRawPointer(bitPattern: UInt(2 * most + 65536))
+        let limit = UnsafeMutableRawPointer(bitPattern: UInt(2 * min(most, Int.max / 4) + 65536))
         memcached_set_memory_allocators(
             made, { _, size, limit in size <= Int(bitPattern: limit) ? malloc(size) : nil },
             { _, block, _ in free(block) },

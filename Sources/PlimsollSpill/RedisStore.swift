@@ -126,7 +126,7 @@ private final class RedisConnection: SpillConnection {
                 defer { freeReplyObject(reply) }
                 return try answer(reply.assumingMemoryBound(to: redisReply.self).pointee, most)
             }
-            guard context.pointee.reader.pointee.len <= most + 1024 else {
+            guard context.pointee.reader.pointee.len - 1024 <= most else {
                 throw SpillError(
                     .malformed, "\(name): the reply is longer than \(most) bytes, the maximum of a record")
             }

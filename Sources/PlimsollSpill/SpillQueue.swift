@@ -41,9 +41,10 @@ struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
     mutating func add(_ key: Key, _ work: Work, mostBytes: Int, mostCount: Int) -> Addition {
         var addition = Addition()
         if let old = takeOut(key), case .put(let value, _) = old { addition.gone.append(value) }
-        while !entries.isEmpty, bytes + work.bytes > mostBytes || entries.count >= mostCount {
+        // Written as a subtraction, because the sum of two sizes may overflow.
+        while !entries.isEmpty, work.bytes > mostBytes - bytes || entries.count >= mostCount {
             // Dropping a removal frees no bytes.
-            let wantsBytes = bytes + work.bytes > mostBytes
+            let wantsBytes = work.bytes > mostBytes - bytes
             guard let (_, oldest) = next(where: { !wantsBytes || $0.bytes > 0 }) else { break }
             switch oldest {
             case .put(let value, _): addition.gone.append(value)

@@ -11,10 +11,13 @@ public struct SpillStore: Sendable {
     private let connecting: @Sendable (_ timeout: Duration) throws(SpillError) -> any SpillConnection
 
     /// Creates a store from a closure that connects, and blocks a dedicated thread for about `timeout` at most.
+    ///
+    /// - Precondition: `mostBytes` is 0 or more.
     public init(
         name: String, mostBytes: Int,
         connect: @escaping @Sendable (_ timeout: Duration) throws(SpillError) -> any SpillConnection
     ) {
+        precondition(mostBytes >= 0, "SpillStore \(name): mostBytes is \(mostBytes), allowed is 0 or more")
         (self.name, self.mostBytes, connecting) = (name, mostBytes, connect)
     }
 

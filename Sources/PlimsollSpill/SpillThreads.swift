@@ -5,18 +5,25 @@ import Synchronization
 /// The three threads: a writer, a reader for look-ups, and a timer. The timer resumes look-ups at their deadline,
 /// even if the store is slow.
 extension SpillEngine {
+    /// Starts the threads that do not run. If one cannot be started, drops queued values and pending look-ups, and the
+    /// next call that needs the threads tries again. Removals stay in the queue.
     func startThreads() {
-        let hasAll =
-            Thread.start("plimsoll-spill") { [self] in write() } && Thread.start("plimsoll-find") { [self] in read() }
-            && Thread.start("plimsoll-wait") { [self] in watchTime() }
-        if !hasAll {
-            stop()
-            noted(
-                SpillError(
-                    .unreachable,
-                    "spill to \(store.name): cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)"
-                ))
+        let threads: [(name: String, run: @Sendable () -> Void)] = [
+            ("plimsoll-spill", { [self] in write() }), ("plimsoll-find", { [self] in read() }),
+            ("plimsoll-wait", { [self] in watchTime() }),
+        ]
+        var count = state.withLock { $0.threads }
+        while count < threads.count, startThread(threads[count].name, threads[count].run) { count += 1 }
+        let started = count
+        guard started < threads.count else {
+            return state.withLock { ($0.threads, $0.isStarting) = (started, false) }
         }
+        drop { ($0.threads, $0.isStarting) = (started, false) }
+        noted(
+            SpillError(
+                .unreachable,
+                "spill to \(store.name): cannot start a thread; check the limit of processes (pids.max, RLIMIT_NPROC)"
+            ))
     }
 
     private var isStopped: Bool { state.withLock { $0.isStopped } }

@@ -82,15 +82,17 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
         registration = manager.register(SpillQueuePurgeable(name: "\(cache.name), queued for \(store.name)", engine))
         watch = manager.observe(from: .critical, "spill of \(cache.name)") { [weak engine] _ in _ = engine?.shed(.max) }
         // Weak: the cache outlives the spilling.
-        cache.onRemoval { [weak engine] key, value, reason in
+        cache.onNumberedRemoval { [weak engine] key, value, reason, changes in
             guard let engine, !CacheInvalidation.isRunning else { return }
             switch reason {
-            case .evicted, .purged: engine.put(key, value)
+            case .evicted, .purged: engine.put(key, value, after: changes)
             case .replaced, .removed: engine.remove(key)
             case .expired, .droppedByKernel: break
             }
         }
-        cache.onInvalidation { [weak engine] in engine?.forgetAll() }
+        cache.onInvalidation { [weak engine] begins in
+            if begins { engine?.beginInvalidation() } else { engine?.endInvalidation() }
+        }
     }
 
     deinit {
@@ -128,8 +130,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     /// - Returns: The result of the cache's `insert`.
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
-        engine.remove(key)
-        return cache.insert(value, forKey: key, tags: tags, timeToLive: timeToLive)
+        engine.change(key) { cache.insert(value, forKey: key, tags: tags, timeToLive: timeToLive) }
     }
 
     /// Removes the value under `key` from the cache and from the store.
@@ -137,9 +138,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     /// - Returns: The value that the cache had.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
-        let value = cache.removeValue(forKey: key)
-        engine.remove(key)
-        return value
+        engine.change(key) { cache.removeValue(forKey: key) }
     }
 
     /// Counts of spilling since the start.

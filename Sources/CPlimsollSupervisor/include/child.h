@@ -52,7 +52,7 @@ struct plimsoll_launch {
     /// The directory of the version 2 group; -1 for none.
     int group;
     /// `entries` are the `cgroup.procs` files of the other groups, open for writing. `group_entry` is that of the
-    /// version 2 group, used when `clone3` can't create the child there.
+    /// version 2 group, used when `clone3` can't create the child there, or the kernel kills the child for that.
     const int *entries;
     int entry_count;
     int group_entry;

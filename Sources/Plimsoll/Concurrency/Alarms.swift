@@ -29,7 +29,10 @@ package final class Alarms: Sendable {
 
         /// Returns the call to make, to exactly one caller.
         fileprivate func take() -> (@Sendable () -> Void)? { body.withLock { $0.take() } }
-        fileprivate var isCancelled: Bool { body.withLock { $0 == nil } }
+        /// True once the call has been cancelled or begun.
+        var isOver: Bool { body.withLock { $0 == nil } }
+        /// True if an alarm that is still in a queue was cancelled.
+        fileprivate var isCancelled: Bool { isOver }
     }
 
     /// Number of cancelled alarms that are still in a queue.
@@ -42,7 +45,10 @@ package final class Alarms: Sendable {
         var deadlines = AlarmQueue<Alarm>()
         var timers = AlarmQueue<Alarm>()
         var isHeld = false
+        /// True while a thread makes the calls or is being started.
         var hasThread = false
+        /// True while that thread runs. A thread that is being started may yet be refused.
+        var isThreadRunning = false
         /// True if a task of the cooperative pool makes the calls, because no thread could be started.
         var hasTask = false
 
@@ -191,6 +197,8 @@ package final class Alarms: Sendable {
             if leaves { return }
             if starts { start() }
             parker.park(atMost: min(wait ?? Self.pause, Self.pause))
+            // The task may have taken a wake-up of the new thread, and a full pool may delay the rest of the task.
+            if state.withLock({ $0.hasThread }) { parker.unpark() }
             await Task.yield()
         }
     }
@@ -201,14 +209,15 @@ package final class Alarms: Sendable {
     /// - Returns: the time waited if nothing woke the caller, zero otherwise.
     @discardableResult
     package func wait(on parker: Parker, atMost limit: Duration? = nil) -> Duration {
-        let hasThread = time.onStep != nil || state.withLock { $0.hasThread }
-        let limit = hasThread ? limit : min(limit ?? Self.pause, Self.pause)
+        let isServed = time.onStep != nil || state.withLock { $0.isThreadRunning }
+        let limit = isServed ? limit : min(limit ?? Self.pause, Self.pause)
         if parker.park(atMost: limit) { return .zero }
-        if !hasThread { _ = poll() }
+        if !isServed { _ = poll() }
         return limit ?? .zero
     }
 
     private func run() {
+        state.withLock { $0.isThreadRunning = true }
         while true {
             let wait = poll()
             let woken = parker.park(atMost: wait ?? Self.linger)
@@ -216,6 +225,7 @@ package final class Alarms: Sendable {
             let leaves = state.withLock { state in
                 guard state.isEmpty else { return false }
                 state.hasThread = false
+                state.isThreadRunning = false
                 return true
             }
             if leaves { return }

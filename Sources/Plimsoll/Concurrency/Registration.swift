@@ -63,6 +63,9 @@ package final class CallGate: Sendable {
         return true
     }
 
+    /// True once the gate admits no call any more.
+    var isClosed: Bool { state.withLock { $0.isClosed } }
+
     /// True if a call is inside now.
     package var isBusy: Bool { state.withLock { $0.caller != 0 } }
 

@@ -84,8 +84,9 @@ final class Worker: Sendable {
             guard let inside = state.inside, now - inside.since >= budget else { return (nil, 0, state.parker) }
             state.generation += 1
             state.inside = nil
-            // The old thread keeps its parker. The new thread gets a new parker, unparked in case of a request
-            // meanwhile.
+            // The old thread keeps the old parker, unparked so that the thread exits once the handler returns. The new
+            // thread gets a new parker, unparked in case of a request meanwhile.
+            state.parker.unpark()
             state.parker = Parker()
             state.parker.unpark()
             return (inside.name, state.generation, state.parker)

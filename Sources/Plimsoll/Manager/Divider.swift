@@ -142,13 +142,13 @@ package final class Divider: Sendable {
         let (process, line) = state.withLock { ($0.process, $0.room) }
         // A limit that was set by hand meanwhile ends a cache's part.
         for entry in all where !entry.isShared {
-            guard call(entry, { entry.stopSharing() }) else { return false }
+            guard call(entry, { leave(entry) }) else { return false }
         }
         // With one cache there is nothing to divide, and nothing is sampled, unless there are other processes.
         guard entries.count > 1 || process != nil && !entries.isEmpty else {
             meter.share(from: [], lacking: 0)
             state.withLock { ($0.offer, $0.ceiling) = (nil, nil) }
-            return entries.allSatisfy { entry in call(entry) { entry.stopSharing() } }
+            return entries.allSatisfy { entry in call(entry) { leave(entry) } }
         }
         let held = entries.map(Self.held)
         let sum = held.reduce(0, +), budget = min(sum + min(meter.room, sum), process?.bytes ?? .max)
@@ -166,14 +166,17 @@ package final class Divider: Sendable {
         let isDivided = process?.bytes != nil || holders.count { $0.known != nil } > 1
         let result = isDivided ? Division.next(holders, from: before, budget: budget) : nil
         note(result, entries, before)
-        for index in entries.indices {
-            // Zero would stand for no share.
-            entries[index].setShare(result.map { max(1, $0.shares[index]) })
-            entries[index].worth.withLock { worth in
-                guard let result, let curve = holders[index].known else { return worth = nil }
-                worth = CacheWorth(
-                    curve: curve, share: result.shares[index], target: result.target[index],
-                    requestsPerSecond: learnt[index]?.rate ?? worth?.requestsPerSecond ?? 0, loadTime: times[index])
+        for (index, entry) in entries.enumerated() {
+            // Inside the gate: a cache whose registration has ended since gets no share.
+            _ = entry.gate.call(at: time.elapsed()) {
+                // Zero would stand for no share.
+                entry.setShare(result.map { max(1, $0.shares[index]) })
+                entry.worth.withLock { worth in
+                    guard let result, let curve = holders[index].known else { return worth = nil }
+                    worth = CacheWorth(
+                        curve: curve, share: result.shares[index], target: result.target[index],
+                        requestsPerSecond: learnt[index]?.rate ?? worth?.requestsPerSecond ?? 0, loadTime: times[index])
+                }
             }
         }
         publish(entries, held, result?.shares)
@@ -192,6 +195,11 @@ package final class Divider: Sendable {
             state.ceiling = process.bytes.map { $0 + others }
         }
         return release(sum - (process.bytes ?? .max), of: entries, holding: sum, call)
+    }
+
+    /// Ends the part of `entry` in sharing memory, unless the registration has ended.
+    private func leave(_ entry: PurgeableRegistry.Entry) {
+        _ = entry.gate.call(at: time.elapsed()) { entry.stopSharing() }
     }
 
     /// Ends the round of each cache. Returns `nil` if the round should end.
@@ -276,6 +284,8 @@ package final class Divider: Sendable {
         let excess = entries.indices.map { held[$0] - shares[$0] }
         let donors = entries.indices.filter { excess[$0] > 0 }.sorted { excess[$0] > excess[$1] }
         meter.share(from: donors.compactMap { entries[$0].shared }, lacking: excess.reduce(0) { $0 + max(0, -$1) })
+        // The end of a registration ends the sharing of all until the next round. This call may have come after that.
+        if entries.contains(where: { $0.gate.isClosed }) { meter.share(from: [], lacking: 0) }
     }
 
     /// Returns the time of a load of each cache in nanoseconds. A cache without loads gets the median of the others, or

@@ -3,9 +3,14 @@ import Synchronization
 /// A preallocated ring buffer of the most recent reports, and the listeners for new reports.
 ///
 /// Adding a report allocates nothing and calls no listener. The delivery worker calls the listeners, as for
-/// observers.
+/// observers. A listener that blocks is named in a report and skipped until the call returns.
 final class Journal: Sendable {
-    typealias Listener = @Sendable (ActionReport) -> Void
+    private final class Listener: Sendable {
+        let gate = CallGate()
+        let body: @Sendable (ActionReport) -> Void
+
+        init(_ body: @escaping @Sendable (ActionReport) -> Void) { self.body = body }
+    }
 
     private struct State {
         var ring: ContiguousArray<ActionReport?>
@@ -13,7 +18,8 @@ final class Journal: Sendable {
         var listeners: [Listener] = []
         /// Index of the next report and of the next listener to call.
         var served = (report: 0, listener: 0)
-        /// Number of reports that were overwritten before all listeners received them.
+        /// Number of reports that were overwritten before all listeners received them, or that came while a listener
+        /// was inside a call.
         var overwritten = 0
     }
 
@@ -32,7 +38,8 @@ final class Journal: Sendable {
         }
     }
 
-    func listen(_ listener: @escaping Listener) {
+    func listen(_ body: @escaping @Sendable (ActionReport) -> Void) {
+        let listener = Listener(body)
         state.withLock { state in
             if state.listeners.isEmpty { state.served = (state.written, 0) }
             state.listeners.append(listener)
@@ -43,7 +50,13 @@ final class Journal: Sendable {
     /// lost to listeners.
     func deliver(_ turn: Worker.Turn, time: Timekeeper) {
         while let (report, listener) = next() {
-            guard turn.call("onReport", at: time.elapsed(), { listener(report) }) else { return }
+            var isReceived = false
+            let inCharge = turn.call("onReport", at: time.elapsed()) {
+                // A listener that is still inside a call of a replaced thread receives nothing.
+                isReceived = listener.gate.call { listener.body(report) }
+            }
+            guard inCharge else { return }
+            if !isReceived { state.withLock { $0.overwritten += 1 } }
         }
     }
 

@@ -109,8 +109,11 @@ package final class ManagerParts: Sendable {
             let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: volatileMeter)
             purgeables.add(entry)
             source.wake()
-            return Registration(entry.gate) {
+            return Registration(close: {}) {
                 purgeables.remove(entry)
+                // Before the rest: a call under way may restrict the cache, or give a share.
+                entry.close()
+                entry.liftRestriction()
                 guard entry.shared != nil else { return }
                 entry.stopSharing()
                 // The next round decides anew, without this cache.
@@ -167,7 +170,16 @@ package final class ManagerParts: Sendable {
                 if journal.add(report) { deliveryWorker.request() }
             }
             listeners.whenOpened = { [weak deferred] in deferred?.poll() }
+            listeners.whenGapEnded = { [weak deferred] in deferred?.gapEnded() }
         }
+    }
+
+    /// Reports the loop's heartbeat.
+    ///
+    /// - Parameter next: time within which the loop comes by again; `nil` for no promise.
+    func comeBy(next: Duration?) {
+        guard time.onStep == nil, let gap = heartbeat.beat(.loop, next: next) else { return }
+        alarms.noticed(gap)
     }
 
     /// Adds a report to the journal and requests delivery to the listeners.

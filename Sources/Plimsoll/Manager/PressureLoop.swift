@@ -27,12 +27,12 @@ struct PressureLoop {
         let recorder = parts.recorder.withLock { $0 }
         let recovery = max(Pace.shortest, policy.thresholds.recoveryHold / 2)
         var isFirst = true
-        defer { comeBy(next: nil) }
+        defer { parts.comeBy(next: nil) }
         // The last measured headroom soon becomes stale.
         defer { parts.room.publish(nil) }
         defer { parts.joined.forEach { $0.loopEnded() } }
         while !parts.inbox.isStopped {
-            comeBy(next: Pace.longest)
+            parts.comeBy(next: Pace.longest)
             let began = time.elapsed()
             let mark = parts.meter.heldBytes, volatileMark = parts.volatileMeter.heldBytes
             guard var reading = try? source.read(at: began) else {
@@ -63,7 +63,7 @@ struct PressureLoop {
             let wait = min(
                 soonest,
                 min(response.nextReadingWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
-            comeBy(next: wait)
+            parts.comeBy(next: wait)
             endFirst(&isFirst)
             source.wait(atMost: wait)
         }
@@ -73,12 +73,6 @@ struct PressureLoop {
     private func endFirst(_ isFirst: inout Bool) {
         if isFirst { parts.firstTurn.end() }
         isFirst = false
-    }
-
-    /// Reports the loop's heartbeat.
-    private func comeBy(next: Duration?) {
-        guard time.onStep == nil, let gap = parts.heartbeat.beat(.loop, next: next) else { return }
-        parts.alarms.noticed(gap)
     }
 }
 

@@ -16,7 +16,6 @@ struct PressureResponse {
     private var isQuiescing = false
     /// True after a refusal to end the process in this episode: refusals are reported once an episode.
     private var hasRefusedToEnd = false
-    private var saturatedSince: Duration?
     private var cancelling = RequestCancelling()
 
     static let leastAsked = ByteCount.mebibytes(1)
@@ -53,7 +52,6 @@ struct PressureResponse {
             room: share == nil ? assessment.room : assessment.roomToLine, level: assessment.present, at: assessment.at)
         parts.meter.allow(isDryRun ? .max : min(allowance, share ?? .max), since: reading.charged)
         parts.purger.publish(isNeedGone: assessment.observed == .normal && assessment.room ?? .max > .zero)
-        saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(
@@ -118,7 +116,7 @@ struct PressureResponse {
         isRestricted = true
         let askedVolatile = VolatileResponse.bytesToRelease(assessment, reading, asked: report.asked)
         // Spare purgeables that would yield next to nothing, until nothing else has helped for a while.
-        let hasLasted = saturatedSince.map { assessment.at - $0 >= Self.sparing } ?? false
+        let hasLasted = climb.criticalSince.map { assessment.at - $0 >= Self.sparing } ?? false
         parts.purger.post(
             .init(
                 report: report, askedVolatile: askedVolatile, includesPrecious: assessment.observed == .critical,
@@ -215,7 +213,7 @@ struct PressureResponse {
             let available = again.available,
             available < policy.thresholds.criticalMargin.below(limit)
         else { return }
-        let since = assessment.at - (saturatedSince ?? assessment.at)
+        let since = assessment.at - (climb.criticalSince ?? assessment.at)
         // Once: in tests, `exit` returns.
         parts.inbox.stop()
         Ending(parts: parts, time: time).end(within: grace, after: since, again)

@@ -20,6 +20,10 @@ final class Purger: Sendable {
         var request: Request?
         var finished: ActionReport?
         var heap = HeapGiveBack()
+        /// True once a pass may have restricted a purgeable.
+        var hasRestricted = false
+        /// True once the manager has ended: no pass restricts a purgeable any more.
+        var hasEnded = false
     }
 
     private let state = Mutex(State())
@@ -107,15 +111,43 @@ final class Purger: Sendable {
     }
 
     private func restrictAll(_ turn: Worker.Turn, lift: Bool) -> Bool {
+        if !lift { state.withLock { $0.hasRestricted = true } }
         for entry in registry.snapshot {
             let now = time.elapsed()
             let inCharge = turn.call(entry.name, at: now) {
-                _ = entry.gate.call(at: now) {
-                    entry.purgeable.restrict(to: lift ? nil : ByteCount(entry.purgeable.heldBytes))
-                }
+                if !lift, !hasEnded { _ = entry.gate.call(at: now) { entry.restrict() } }
+                // After that call: the end of the manager leaves out a purgeable that is inside a call.
+                if lift || hasEnded { _ = entry.gate.call(at: now) { entry.liftRestriction() } }
             }
             guard inCharge else { return false }
         }
         return true
+    }
+
+    private var hasEnded: Bool { state.withLock { $0.hasEnded } }
+
+    /// Ends restricting, also by a pass under way. Returns true if `liftAll` may have restrictions to lift.
+    func end() -> Bool {
+        state.withLock { state in
+            state.hasEnded = true
+            return state.hasRestricted
+        }
+    }
+
+    /// Lifts all restrictions. Runs on any thread, after `end`. Waits for purgeables that are inside a call, longer each
+    /// time, and leaves those whose call takes half a minute.
+    func liftAll() {
+        var left = registry.snapshot
+        let parker = Parker()
+        var pause = Duration.milliseconds(1)
+        while true {
+            left.removeAll { entry in
+                !entry.isRestricted || entry.gate.isClosed
+                    || entry.gate.call(at: time.elapsed()) { entry.liftRestriction() }
+            }
+            if left.isEmpty || pause > .seconds(30) { return }
+            parker.park(atMost: pause)
+            pause = pause * 2
+        }
     }
 }

@@ -91,7 +91,8 @@ extension ResourceManager {
         parts.tasks.handovers.setSink(sink)
     }
 
-    /// Keeps handed-over work in `store` until accepted.
+    /// Keeps handed-over work in `store` until accepted. Work that cannot be read stays as it is, and `store` is not
+    /// used; a later call may succeed.
     ///
     /// - Returns: the reason why work of an earlier run could not be adopted or written; `nil` on success.
     @discardableResult

@@ -1,6 +1,9 @@
 extension ResourceManager {
-    /// Returns a named group of registered purgeables. Groups of the same name are the same group.
-    public func registerGroup(_ name: String) -> PurgeableGroup { PurgeableGroup([name], self) }
+    /// Returns a named group of registered purgeables. Groups of the same name are the same group. Slashes separate
+    /// the names of nested groups.
+    ///
+    /// - Precondition: `name` has a character other than a slash.
+    public func registerGroup(_ name: String) -> PurgeableGroup { PurgeableGroup(within: [], name, self) }
 
     /// Releases `target` bytes from the selection at once, independent of the level: volatile memory first, then
     /// the memory that is cheapest to rebuild. For an operator, and for code that is about to need much memory. A
@@ -98,16 +101,18 @@ public final class PurgeableGroup: Sendable {
     public let path: [String]
     private let manager: ResourceManager
 
-    init(_ path: [String], _ manager: ResourceManager) {
-        self.path = path
+    fileprivate init(within group: [String], _ name: String, _ manager: ResourceManager) {
+        let names = PurgeablePlace.path(name)
+        precondition(!names.isEmpty, "a group of purgeables with the name \"\(name)\": a group needs a name")
+        path = group + names
         self.manager = manager
     }
 
     /// The path joined by slashes, as `PurgeableSelection.group` takes.
     public var name: String { path.joined(separator: "/") }
 
-    /// Returns a group within this one.
-    public func registerGroup(_ name: String) -> PurgeableGroup { PurgeableGroup(path + [name], manager) }
+    /// Returns a group within this one, as `ResourceManager.registerGroup(_:)` does.
+    public func registerGroup(_ name: String) -> PurgeableGroup { PurgeableGroup(within: path, name, manager) }
 
     /// Registers `purgeable` in this group, like `ResourceManager.register(_:purgesOnBackground:tags:)`.
     @discardableResult

@@ -144,7 +144,7 @@ public final class ResourceManager: Sendable {
     public var room: Int? { parts.room.room?.bytes }
 
     /// Simulates `level` for `duration`. All actions are real and labelled as simulated, but no process is suspended
-    /// or ended.
+    /// or ended. The time of a simulation does not count as patience of a rung in a shortage that follows.
     /// `.normal` ends a simulation at once. Has no effect unless the manager runs.
     public func simulate(_ level: PressureLevel, for duration: Duration) {
         parts.inbox.simulate(level, for: duration)
@@ -178,7 +178,8 @@ public final class ResourceManager: Sendable {
     /// The recent reports, oldest first; at most 256.
     public var reports: [ActionReport] { parts.journal.reports }
 
-    /// Calls `body` with each future report, in order, on the manager's delivery thread.
+    /// Calls `body` with each future report, in order, on the manager's delivery thread, one at a time. A body that
+    /// exceeds the policy's budget is named in a report, and misses the reports that come before that call returns.
     public func onReport(_ body: @escaping @Sendable (ActionReport) -> Void) { parts.journal.listen(body) }
 
     // MARK: Registering
@@ -187,7 +188,8 @@ public final class ResourceManager: Sendable {
     /// cancelled.
     ///
     /// A cache that declares its memory is bounded by the first manager it is registered with, while that manager
-    /// runs. Cancelling ends the releases, but not that bound.
+    /// runs. Cancelling ends the releases, but not that bound. A restriction (`Purgeable.restrict(to:)`) ends with the
+    /// registration, and with `run()`.
     ///
     /// - Parameters:
     ///   - purgeable: object that holds memory and can release memory.

@@ -153,6 +153,7 @@ extension ResourceManager {
         parts.shutdown.ended(turn: turn, others: overran)
         parts.purgeWorker.stop()
         parts.deliveryWorker.stop()
+        await parts.liftRestrictions()
     }
 }
 
@@ -164,6 +165,20 @@ extension ManagerParts {
             threads.run { [tasks] () -> Void in
                 tasks.close()
                 _ = tasks.expireAndWait(.shutdown, within: budget(), isExtended: true, allowsOwnEnd: allowsOwnEnd)
+                done.resume()
+            }
+        }
+    }
+
+    /// Lifts the restrictions of purgeables, which hold while the manager runs. Waits for that within the budget of the
+    /// shutdown, off the cooperative pool.
+    func liftRestrictions() async {
+        guard purger.end() else { return }
+        await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+            threads.run { [purger, shutdown, alarms, threads] () -> Void in
+                _ = BoundedCalls.run(
+                    blocking: [{ @Sendable () -> Void in purger.liftAll() }], within: shutdown.timeLeft, alarms: alarms,
+                    threads: threads)
                 done.resume()
             }
         }
@@ -181,6 +196,8 @@ struct Ending {
     let time: Timekeeper
 
     func end(within grace: Duration, after saturation: Duration, _ reading: PressureReading) {
+        // The loop takes no turn meanwhile. The promise of one would pass for a freeze, and hold timers and deadlines.
+        parts.comeBy(next: nil)
         // The joined parts finish and background tasks end in parallel with the saves, within the same grace.
         let (joined, alarms, deadline, ended) = (parts.joined.all, parts.alarms, time.elapsed() + grace, Parker())
         let saving = Pause()

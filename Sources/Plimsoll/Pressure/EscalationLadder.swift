@@ -148,11 +148,22 @@ struct LadderClimb: Sendable {
     /// Time since which readings have shown each level without a break.
     private var since: (warning: Duration?, critical: Duration?) = (nil, nil)
     private var done: UInt64 = 0
+    private var wasSimulated = false
 
     init(_ ladder: EscalationLadder) { self.ladder = ladder }
 
+    /// Time since which readings have been critical without a break; `nil` while they are not.
+    var criticalSince: Duration? { since.critical }
+
     /// Returns the rungs that fire for `assessment`. Allocates nothing.
     mutating func climb(_ assessment: PressureAssessment) -> FiredRungs {
+        let isSimulated = assessment.evidence.contains(.simulated)
+        // A shortage after a simulation is another episode: no time of the simulation is patience, no rung is done.
+        if wasSimulated, !isSimulated {
+            since = (nil, nil)
+            done = 0
+        }
+        wasSimulated = isSimulated
         since.warning = assessment.observed >= .warning ? since.warning ?? assessment.at : nil
         since.critical = assessment.observed >= .critical ? since.critical ?? assessment.at : nil
 

@@ -1,3 +1,5 @@
+package import Synchronization
+
 /// An object that holds memory and can release that memory.
 ///
 /// A manager calls a purgeable on the manager's own thread, never under a lock. All members may be called from any
@@ -24,7 +26,7 @@ public protocol Purgeable: AnyObject, Sendable {
     func dropSpares() -> Int
 
     /// Asks the purgeable to stay within `limit` from now on, without releasing anything for that. `nil` lifts the
-    /// restriction. The default does nothing.
+    /// restriction, at the latest at the end of the registration or of the manager. The default does nothing.
     func restrict(to limit: ByteCount?)
 
     /// Observed time to make a byte of the contents again, in nanoseconds; `nil` if unknown. Among purgeables of
@@ -90,6 +92,11 @@ final class ClosurePurgeable: Purgeable {
 package enum CacheInvalidation {
     /// True if this thread removes entries because their content is invalid, not to release their bytes.
     @TaskLocal package static var isRunning = false
+
+    /// Number of changes that second-level stores have seen. Removal listeners run after the lock, so a notice may come
+    /// after a change of the key. The number from before the entry left tells.
+    // Relaxed: the locks of the shards order the entries that leave and the changes.
+    package static let changes = Atomic<UInt64>(0)
 }
 
 /// A purgeable with statistics, like a cache, for a manager's status.

@@ -32,6 +32,11 @@ package final class PurgeableRegistry: Sendable {
         /// True if the purgeable is asked under pressure.
         let isReleasable: Bool
         let gate = CallGate()
+        /// Gate of status queries. Apart from the other calls, because a query under way must not keep a pass from
+        /// memory.
+        let statusGate = CallGate()
+        /// True while a restriction is in force. Relaxed: used inside the gate, and after the gate has closed.
+        private let restriction = Atomic<Bool>(false)
         /// Bytes held at the last query. Relaxed: the purge worker writes the number; the worker, a status and
         /// the last line of a process read it. A stale number misplaces one request.
         let held = Atomic<Int>(0)
@@ -77,6 +82,25 @@ package final class PurgeableRegistry: Sendable {
             setShare(nil)
             worth.withLock { $0 = nil }
             shared?.learn(onRound: nil)
+        }
+
+        var isRestricted: Bool { restriction.load(ordering: .relaxed) }
+
+        /// Lets the purgeable hold no more than now. Called inside the gate.
+        func restrict() {
+            restriction.store(true, ordering: .relaxed)
+            purgeable.restrict(to: ByteCount(purgeable.heldBytes))
+        }
+
+        /// Lifts the restriction, if there is one. Called inside the gate, or after the gate has closed.
+        func liftRestriction() {
+            if restriction.exchange(false, ordering: .relaxed) { purgeable.restrict(to: nil) }
+        }
+
+        /// Ends the calls into the purgeable, and waits for those inside (`Registration.cancel`).
+        func close() {
+            gate.close()
+            statusGate.close()
         }
 
         func readRate() { rate.store((purgeable.rebuildTimePerByte ?? .nan).bitPattern, ordering: .relaxed) }
@@ -192,11 +216,14 @@ package struct PurgeablePlace: Sendable, Hashable {
         self.tags = tags
         self.purgesOnBackground = purgesOnBackground
     }
+
+    /// Returns the path of the group with that name: the parts between slashes.
+    static func path(_ name: String) -> [String] { name.split(separator: "/").map(String.init) }
 }
 
 /// A selection of the purgeables registered with a manager.
 public struct PurgeableSelection: Sendable, Hashable {
-    private var group: [String] = []
+    private var group: [String]?
     private var name: String?
     private var tag: String?
     private var highestCost = RebuildCost.precious
@@ -204,10 +231,11 @@ public struct PurgeableSelection: Sendable, Hashable {
     /// Selects all purgeables.
     public static let all = PurgeableSelection()
 
-    /// Selects the members of a group, nested groups included. The names are joined by slashes.
+    /// Selects the members of a group, nested groups included. The names are joined by slashes. An empty name selects
+    /// nothing.
     public static func group(_ name: String) -> PurgeableSelection {
         var selection = PurgeableSelection()
-        selection.group = name.split(separator: "/").map(String.init)
+        selection.group = PurgeablePlace.path(name)
         return selection
     }
 
@@ -235,7 +263,8 @@ public struct PurgeableSelection: Sendable, Hashable {
     func mayAsk(_ entry: PurgeableRegistry.Entry) -> Bool { includes(entry) && (entry.isReleasable || name != nil) }
 
     func includes(_ entry: PurgeableRegistry.Entry) -> Bool {
-        entry.rebuildCost <= highestCost && entry.place.group.starts(with: group)
+        entry.rebuildCost <= highestCost
+            && (group.map { !$0.isEmpty && entry.place.group.starts(with: $0) } ?? true)
             && (name.map { entry.name == $0 } ?? true)
             && (tag.map { entry.place.tags.contains($0) } ?? true)
     }

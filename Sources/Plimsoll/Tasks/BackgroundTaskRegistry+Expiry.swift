@@ -121,12 +121,17 @@ extension BackgroundTaskRegistry {
         _ sweep: TaskGate.Sweep, _ stragglers: [(record: BackgroundTaskRecord, handler: BackgroundTaskRecord.Handler?)],
         offers: Int
     ) -> [String] {
-        let left = stragglers.compactMap(\.handler)
-        if !left.isEmpty {
-            // Cancelling a scope's handler runs application code. Releasing the captures of a handler may do so
-            // too.
-            threads.run { for case .scope(let scope) in left { scope.giveUp() } }
-        }
+        let reason = sweep.reason
+        // The deadline may pass before a selected task is reached. Such a task still has a handler, and is asked now. A
+        // scope that was asked before ignores the second request. All of this runs application code.
+        threads.run(
+            stragglers.compactMap { record, handler -> (@Sendable () -> Void)? in
+                guard case .scope(let scope) = handler else { return Self.call(of: record, handler, reason) }
+                return {
+                    scope.expire(reason)
+                    scope.giveUp()
+                }
+            })
         var names = stragglers.map(\.record).sorted { $0.begun < $1.begun }.map(\.name)
         if offers > 0 { names.append("\(offers) handed over") }
         finish(sweep, names)
@@ -276,7 +281,7 @@ extension BackgroundTaskRegistry {
     }
 
     /// Restores allowance after a freeze of length `gap`, if the unit is in the background (C33). Does not block,
-    /// and calls only listeners that wait for tasks to be allowed.
+    /// and calls only listeners that wait for a gap to end or for tasks to be allowed.
     package func gapEnded(_ gap: RunningGap) {
         let running = alarms.heartbeat.running
         let isRenewed = gate.withLock { gate in
@@ -285,6 +290,7 @@ extension BackgroundTaskRegistry {
             applyGate(gate)
             return true
         }
+        notify(\.whenGapEnded)
         if isRenewed { notify(\.whenOpened) }
     }
 

@@ -23,6 +23,8 @@ package final class BackgroundTaskRegistry: Sendable {
         package var whenIdle: (@Sendable () -> Void)?
         /// Tasks may begin that might have been refused before.
         var whenOpened: (@Sendable () -> Void)?
+        /// A gap has ended, and alarms may be late by the sleep of the host.
+        var whenGapEnded: (@Sendable () -> Void)?
         /// The named tasks had not ended by the end of their grace, and were given up.
         var whenGivenUp: (@Sendable (ExpirationReason, [String]) -> Void)?
         /// A shutdown asks tasks to stop. Receives the names of the oldest tasks, and the number of tasks.
@@ -105,7 +107,8 @@ package final class BackgroundTaskRegistry: Sendable {
         let shard = shards[Int(truncatingIfNeeded: thread >> 12 ^ thread >> 20) & (shards.count - 1)]
         let record = BackgroundTaskRecord(name, file, line, begun: time.elapsed(), shard: shard, handler: handler)
         var refusal = shard.begin(record)
-        if refusal == .tooMany, makeRoom(in: shard) { refusal = shard.begin(record) }
+        // Other threads of the shard may take the new room first. Each takes one place, so some thread gets further.
+        while refusal == .tooMany, makeRoom(in: shard) { refusal = shard.begin(record) }
         if let refusal {
             if refusal == .tooMany { shard.countRefused() }
             // No other thread has a reference to the record yet.

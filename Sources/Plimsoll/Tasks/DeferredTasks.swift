@@ -28,7 +28,8 @@ public final class DeferredTasks: Sendable {
         var works: [String: Work] = [:]
         var running: [String: Run] = [:]
         var most = (foreground: 2, background: 1)
-        var alarm: (due: Duration, alarm: Alarms.Alarm)?
+        /// The alarm for the next due time, and the time that the host had slept when the alarm was set.
+        var alarm: (due: Duration, asleep: Duration, alarm: Alarms.Alarm)?
         var store: KeptState?
 
         /// Number of runs that count. Work that was given up but continues does not block others.
@@ -44,6 +45,8 @@ public final class DeferredTasks: Sendable {
     private let tasks: BackgroundTaskRegistry
     private let published: PublishedLevel
     private let time: Timekeeper
+    /// Most time by which an alarm may be late.
+    private static let slack = Duration.milliseconds(10)
 
     init(tasks: BackgroundTaskRegistry, published: PublishedLevel, time: Timekeeper) {
         self.tasks = tasks
@@ -109,11 +112,14 @@ public final class DeferredTasks: Sendable {
 
     /// Keeps requests in `store` from now on. Adopts the requests of an earlier run, unless already replaced.
     ///
+    /// Requests that cannot be read stay as they are, and `store` is not used. A later call may succeed.
+    ///
     /// - Returns: the reason why the stored requests could not be adopted or written; `nil` on success.
     @discardableResult
     public func persist(in store: any StateStore) -> String? {
         let kept = KeptState(StateName.deferred, in: store) { [weak self] in self?.encoded ?? [] }
-        let (old, problem) = kept.load(DeferredQueue.decode)
+        let (old, problem, isRead) = kept.load(DeferredQueue.decode)
+        guard isRead else { return problem }
         let now = now, wall = time.wall()
         state.withLock { state in
             state.queue.takeOver(old ?? [], now: now, wall: wall)
@@ -157,18 +163,33 @@ public final class DeferredTasks: Sendable {
         return isDue
     }
 
+    /// Sets the alarm anew after a gap, because alarms do not count the sleep of the host. Starts no task: the alarm
+    /// rings once the timers are released.
+    func gapEnded() {
+        state.withLock { state in
+            let due = state.alarm?.due
+            setAlarm(&state, due)
+        }
+    }
+
     private func setAlarm(_ state: inout State, _ next: Duration?) {
-        if state.alarm?.due == next { return }
+        // Two readings of the clocks differ a little, so an alarm may ring a moment before the due time. Such an alarm
+        // is over, and another one is needed.
+        if let current = state.alarm, current.due == next, !current.alarm.isOver,
+            time.asleep() - current.asleep < Self.slack
+        {
+            return
+        }
         state.alarm?.alarm.cancel()
         state.alarm = nil
         guard let next else { return }
         while true {
-            let now = now
+            let asleep = time.asleep(), now = time.elapsed() + asleep
             let alarm = tasks.alarms.set(.timer, after: max(.zero, next - now)) { [weak self] in self?.poll() }
-            state.alarm = (next, alarm)
+            state.alarm = (next, asleep, alarm)
             // The delay counts from the moment the alarm is set, so the alarm is late by the time since `now` was
             // read.
-            if self.now - now < .milliseconds(10) { return }
+            if self.now - now < Self.slack { return }
             alarm.cancel()
         }
     }
@@ -197,8 +218,14 @@ public final class DeferredTasks: Sendable {
             return (state.running.removeValue(forKey: ask.id), state.store)
         }
         withExtendedLifetime(run) {}
-        // If the process ends before this write, the work is done once more.
-        if let store { tasks.threads.run { store.save() } }
+        // If the process ends before this write, the work is done once more. The write reads the requests of this
+        // object, and so keeps the object alive.
+        if let store {
+            tasks.threads.run { [self] () -> Void in
+                store.save()
+                withExtendedLifetime(self) {}
+            }
+        }
         poll()
     }
 }

@@ -105,15 +105,19 @@ final class HandoverStore: Sendable {
         }
     }
 
-    /// Keeps work in `store` from now on, beginning with the work stored there.
+    /// Keeps work in `store` from now on, beginning with the work stored there. Work that cannot be read stays as it
+    /// is, and `store` is not used.
     ///
     /// - Returns: the reason why stored work could not be adopted or written; `nil` on success.
     func persist(in store: any StateStore) -> String? {
         let kept = KeptState(StateName.handovers, in: store) { [weak self] in self?.encoded ?? [] }
-        let (old, problem) = kept.load(Self.decode)
+        let (old, problem, isRead) = kept.load(Self.decode)
+        guard isRead else { return problem }
         state.withLock { state in
             if let old {
-                state.kept.insert(contentsOf: old.entries, at: 0)
+                // Work of this run is in the store as well if the store was set before.
+                let known = Set(state.kept.map(\.id))
+                state.kept.insert(contentsOf: old.entries.filter { !known.contains($0.id) }, at: 0)
                 state.last = max(state.last, old.last)
             }
             state.store = kept

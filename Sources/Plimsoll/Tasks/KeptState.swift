@@ -76,21 +76,26 @@ final class KeptState: Sendable {
     }
 
     /// Loads the stored state. An unusable state is set aside, and the reason returned: a clean start.
-    func load<Kept>(_ decode: ([UInt8]) throws(KeptBytes.Problem) -> Kept) -> (kept: Kept?, problem: String?) {
+    ///
+    /// - Returns: the state, and the reason for a lack of one. `isRead` is false if the stored state could not be
+    ///   read. That state may be intact, and a save would destroy the state.
+    func load<Kept>(
+        _ decode: ([UInt8]) throws(KeptBytes.Problem) -> Kept
+    ) -> (kept: Kept?, problem: String?, isRead: Bool) {
         do {
             switch try store.load(name) {
-            case .absent: return (nil, nil)
-            case .setAside(let reason): return (nil, unusable(reason))
+            case .absent: return (nil, nil, true)
+            case .setAside(let reason): return (nil, unusable(reason), true)
             case .state(let bytes, _):
                 do throws(KeptBytes.Problem) {
-                    return (try decode(bytes), nil)
+                    return (try decode(bytes), nil, true)
                 } catch {
                     try store.setAside(name, reason: error.reason)
-                    return (nil, unusable(error.reason))
+                    return (nil, unusable(error.reason), true)
                 }
             }
         } catch {
-            return (nil, "cannot read \(name): \(error)")
+            return (nil, "cannot read \(name): \(error)", false)
         }
     }
 

@@ -61,7 +61,7 @@ enum HeapText {
     }
 
     private static func signed(_ bytes: Int) -> String {
-        (bytes < 0 ? "-" : "") + ByteCount(abs(bytes)).description
+        ByteCount(bytes).description
     }
 
     /// Numbers to the right, and types of any length last.

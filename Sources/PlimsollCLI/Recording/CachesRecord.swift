@@ -45,7 +45,8 @@ extension CachesRecord {
         caches = status.holders.compactMap { holder in
             holder.worth.map { worth in
                 Cache(
-                    name: holder.name, requestsPerSecond: finite(worth.requestsPerSecond),
+                    name: holder.group.isEmpty ? holder.name : "\(holder.group)/\(holder.name)",
+                    requestsPerSecond: finite(worth.requestsPerSecond),
                     loadSeconds: finite(worth.loadSeconds),
                     curve: worth.curve.map { .init(bytes: clamped($0.bytes), missRatio: min(1, finite($0.missRatio))) })
             }
@@ -83,7 +84,7 @@ struct SizeAdvice {
             (name: name, holder: Self.holder(curves[name] ?? [], of: records.count))
         }
         names = holders.map(\.name)
-        known = ByteCount(holders.reduce(0) { $0 + ($1.holder.curve?.points.last?.bytes ?? 0) })
+        known = holders.reduce(.zero) { $0 + ByteCount($1.holder.curve?.points.last?.bytes ?? 0) }
         rows = Self.losses.map { [live, other] loss in
             let caches = ByteCount(Sizing.leastBytes(holders.map(\.holder), losing: loss))
             return Row(loss: loss, caches: caches, limit: Sizing.limit(needed: live + other + caches))

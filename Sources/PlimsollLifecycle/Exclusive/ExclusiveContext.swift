@@ -7,6 +7,8 @@ final class ExclusiveContext: Sendable {
     private struct State {
         var violations: [ExclusiveResourceError] = []
         var violationCount = 0
+        /// The time at which connections last became doubtful; `nil` if never.
+        var suspectedAt: Duration?
     }
 
     private let state = Mutex(State())
@@ -55,7 +57,14 @@ final class ExclusiveContext: Sendable {
     }
 
     var connectionEpoch: UInt64 { connections.load(ordering: .relaxed) }
-    func suspectConnections() { connections.add(1, ordering: .relaxed) }
+    /// The time on `boottime` at which connections last became doubtful; `nil` if never.
+    var suspectedAt: Duration? { state.withLock { $0.suspectedAt } }
+
+    func suspectConnections() {
+        let now = boottime
+        state.withLock { $0.suspectedAt = now }
+        connections.add(1, ordering: .relaxed)
+    }
 
     func violated(_ error: ExclusiveResourceError) {
         state.withLock { state in

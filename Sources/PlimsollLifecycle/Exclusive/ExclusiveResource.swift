@@ -48,6 +48,8 @@ public final class ExclusiveResource: Sendable {
         var leasedAt = Duration.zero
         /// True if the resource was released on the way to the background, or lost in a gap, and is to be reacquired.
         var wasHeld = false
+        /// True if the way to the background came during an acquisition. What is acquired then is released at once.
+        var isAbandoned = false
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -229,16 +231,22 @@ public final class ExclusiveResource: Sendable {
         do {
             try await acquireBody(begun.epoch)
         } catch {
-            state.withLock { if $0.turn == begun.turn { $0.phase = .released } }
-            throw error
+            let wasAbandoned = state.withLock { state in
+                state.phase = .released
+                return exchange(&state.isAbandoned, false)
+            }
+            guard wasAbandoned, context?.isClosed == false else { throw error }
+            return try await take()
         }
-        let isOurs = state.withLock { state in
-            guard state.turn == begun.turn else { return false }
-            (state.phase, state.uses, state.leasedAt, state.wasHeld) = (.held, 0, asked, false)
-            return true
+        let wasAbandoned = state.withLock { state in
+            let wasAbandoned = exchange(&state.isAbandoned, false)
+            state.phase = wasAbandoned ? .draining : .held
+            (state.uses, state.leasedAt, state.wasHeld) = (0, asked, wasAbandoned)
+            return wasAbandoned
         }
-        // The acquisition took so long that the process has gone to the background meanwhile: release the resource.
-        if !isOurs { try await releaseBody() }
+        // The acquisition took so long that the process went to the background meanwhile. The release acquires the
+        // resource again if the process is back by then.
+        if wasAbandoned { try await release(begun.turn) { .zero } }
     }
 
     // MARK: Releasing
@@ -258,9 +266,8 @@ public final class ExclusiveResource: Sendable {
                 state.phase = .draining
                 return state.turn
             case .acquiring:
-                // The acquiring task finds another turn number and releases the resource.
-                (state.phase, state.wasHeld) = (.released, true)
-                state.turn += 1
+                // Until the acquiring task has released the resource, no second acquisition may begin.
+                (state.isAbandoned, state.wasHeld) = (true, true)
                 return nil
             case .draining, .releasing, .stuck: return state.turn
             case .released: return nil
@@ -274,7 +281,11 @@ public final class ExclusiveResource: Sendable {
         do { try await drainBody?(timeLeft()) } catch { problem = error }
         await usesEnded(turn)
         guard advance(turn, from: .draining, to: .releasing) else { return }
-        try await releaseBody()
+        do { try await releaseBody() } catch {
+            // The next release calls the body again.
+            _ = advance(turn, from: .releasing, to: .held)
+            throw error
+        }
         _ = advance(turn, from: .releasing, to: .released)
         // The release ended so late that the process is in front again, and needs the resource.
         if let context = context.load(), !context.isClosed, isAwaited { try await take() }
@@ -327,6 +338,9 @@ public final class ExclusiveResource: Sendable {
             state.turn += 1
         }
     }
+
+    /// True while an acquisition is under way that the way to the background has overtaken.
+    var isAbandoned: Bool { state.withLock { $0.isAbandoned } }
 
     /// True if the resource is to be reacquired.
     var isAwaited: Bool {

@@ -128,7 +128,12 @@ public final class ExclusiveResources: Sendable {
         var report = ExclusiveReport(step: .reacquire)
         var missing: Set<String> = []
         for wave in ReleaseOrder.waves(of: resources.withLock { $0 }).reversed() {
-            let awaited = wave.filter(\.isAwaited)
+            // An acquisition from before the background still hangs. Once that one has ended, the next one begins by
+            // itself.
+            let hanging = wave.filter(\.isAbandoned).map(\.name)
+            report.overran += hanging
+            missing.formUnion(hanging)
+            let awaited = wave.filter { $0.isAwaited && !hanging.contains($0.name) }
             // On release, this resource comes `after:` the dependents. On the way back, every resource named by
             // `after:` depends on this one.
             let (ready, blocked) = awaited.reduce(into: ([], [])) {

@@ -6,9 +6,6 @@ import Synchronization
 final class ReconnectLimiter: Sendable {
     private struct State {
         var random: SplitMix
-        var epoch: UInt64
-        /// The time at which delays end.
-        var spreadEnds: Duration
         var free: Int
         var line: [(number: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
         var next: UInt64 = 0
@@ -25,22 +22,15 @@ final class ReconnectLimiter: Sendable {
         self.spread = spread
         self.context = context
         self.alarms = alarms
-        state = Mutex(
-            State(random: SplitMix(seed: seed), epoch: context.connectionEpoch, spreadEnds: .zero, free: most))
+        state = Mutex(State(random: SplitMix(seed: seed), free: most))
     }
 
     /// Returns the delay before the next reconnection: random between 0 and `spread` for that long after a gap,
     /// otherwise 0.
     func reconnectDelay() -> Duration {
-        state.withLock { state in
-            let now = context.boottime
-            if state.epoch != context.connectionEpoch {
-                state.epoch = context.connectionEpoch
-                state.spreadEnds = now + spread
-            }
-            guard now < state.spreadEnds else { return .zero }
-            return spread * Double.random(in: 0..<1, using: &state.random)
-        }
+        guard let suspectedAt = context.suspectedAt, context.boottime < suspectedAt + spread else { return .zero }
+        let part = state.withLock { Double.random(in: 0..<1, using: &$0.random) }
+        return spread * part
     }
 
     /// Runs `connect` after a delay, with a bounded number of others at once.
@@ -57,7 +47,15 @@ final class ReconnectLimiter: Sendable {
     // MARK: Waiting
 
     private func pause(_ delay: Duration) async throws {
-        let isOver = await Pause().wait(delay, on: alarms)
+        let pause = Pause()
+        // No timer: on the way back from a gap timers are held until the handlers, which may wait here, have returned.
+        let alarm = alarms.set(.deadline, after: delay) { pause.end(true) }
+        defer { alarm.cancel() }
+        let isOver = await withTaskCancellationHandler {
+            await pause.wait()
+        } onCancel: {
+            pause.end(false)
+        }
         if !isOver { throw CancellationError() }
     }
 

@@ -14,12 +14,20 @@ final class ActivationInbox: Sendable {
     private struct State {
         var handlers: [(id: UInt64, name: String, gate: AsyncCallGate, body: Handler)] = []
         var waiting: [ActivationRequest] = []
+        /// The calls that the last delivery did not begin in time. They come first in the next one.
+        var unreached: [FanOut.Handler] = []
+        /// Number of calls under way.
+        var running = 0
         var nextID: UInt64 = 0
+        var start: (@Sendable () -> Void)?
     }
 
     private let state = Mutex(State())
     /// The most requests that may wait; more are refused. The sender must learn that a process never becomes active.
     static let capacity = 1024
+
+    /// Sets the closure that starts a delivery if the process is active.
+    func connect(_ start: @escaping @Sendable () -> Void) { state.withLock { $0.start = start } }
 
     func add(_ name: String, _ body: @escaping Handler) -> Registration {
         let gate = AsyncCallGate()
@@ -39,27 +47,57 @@ final class ActivationInbox: Sendable {
     /// Queues a request. Returns false if too many requests wait.
     func post(_ request: ActivationRequest) -> Bool {
         state.withLock { state in
-            guard state.waiting.count < Self.capacity else { return false }
+            guard state.waiting.count + state.unreached.count < Self.capacity else { return false }
             state.waiting.append(request)
             return true
         }
     }
 
-    /// Dequeues the waiting requests as calls, each request to every handler. Returns no calls while there is no
-    /// handler.
-    func take() -> [FanOut.Handler] {
-        let (handlers, waiting) = state.withLock { state in
-            guard !state.handlers.isEmpty else { return (state.handlers, [] as [ActivationRequest]) }
-            defer { state.waiting = [] }
-            return (state.handlers, state.waiting)
+    /// Starts a delivery if there is anything to deliver and the process is active.
+    func deliver() {
+        let start: (@Sendable () -> Void)? = state.withLock { state in
+            let isIdle = state.unreached.isEmpty && (state.waiting.isEmpty || state.handlers.isEmpty)
+            return isIdle ? nil : state.start
         }
-        return waiting.flatMap { request in
+        start?()
+    }
+
+    /// Dequeues the waiting requests as calls, each request to every handler, after the calls that were put back.
+    /// Requests stay in the queue while there is no handler.
+    func take() -> [FanOut.Handler] {
+        let (unreached, handlers, waiting) = state.withLock { state in
+            let unreached = exchange(&state.unreached, [])
+            guard !state.handlers.isEmpty else { return (unreached, state.handlers, [] as [ActivationRequest]) }
+            return (unreached, state.handlers, exchange(&state.waiting, []))
+        }
+        let calls: [FanOut.Handler] = waiting.flatMap { request in
             handlers.map { handler in
                 FanOut.Handler(name: "\(handler.name) (\(request.name))") {
+                    self.state.withLock { $0.running += 1 }
+                    defer { self.ended() }
                     try await handler.gate.call { try await handler.body(request.name, request.payload) }
                 }
             }
         }
+        return unreached + calls
+    }
+
+    /// Keeps calls that a delivery did not begin in time. If as many calls hang as a delivery makes at once, the next
+    /// delivery starts when one of them ends, so that they do not block one thread after another.
+    func putBack(_ calls: ArraySlice<FanOut.Handler>) {
+        let goesOn = state.withLock { state in
+            state.unreached += calls
+            return state.running < FanOut.Order.forward.width
+        }
+        if goesOn { deliver() }
+    }
+
+    private func ended() {
+        let goesOn = state.withLock { state in
+            state.running -= 1
+            return !state.unreached.isEmpty
+        }
+        if goesOn { deliver() }
     }
 }
 
@@ -76,7 +114,7 @@ extension Lifecycle {
         _ name: String, _ body: @escaping @Sendable (_ request: String, _ payload: [UInt8]) async throws -> Void
     ) -> Registration {
         let registration = activations.add(name, body)
-        if state == .active { threads.run { await self.deliverActivations() } }
+        activations.deliver()
         return registration
     }
 
@@ -90,12 +128,14 @@ extension Lifecycle {
     ///   - payload: data that belongs to the request.
     /// - Throws: `LifecycleError` once the process has terminated, or if 1,024 requests wait already.
     public func activate(_ request: String, payload: [UInt8] = []) async throws {
+        try await enterForeground(cause: .operator)
+        // After the steps, so that this call delivers the request and returns when the request is handled. If the
+        // process is not active, a later step delivers the request.
         guard activations.post(ActivationRequest(name: request, payload: payload)) else {
             throw LifecycleError(
                 "cannot queue activation \"\(request)\" because \(ActivationInbox.capacity) wait already, which is the limit; check why the process is not active"
             )
         }
-        try await enterForeground(cause: .operator)
         if state == .active { await deliverActivations() }
     }
 
@@ -115,7 +155,9 @@ extension Lifecycle {
 
     func deliverActivations() async {
         let deadline = alarms.heartbeat.running + policy.backgroundDeadline
-        let outcome = await FanOut.call(activations.take(), .forward, until: deadline, alarms, threads)
+        let calls = activations.take()
+        let outcome = await FanOut.call(calls, .forward, until: deadline, alarms, threads)
+        if !outcome.unreached.isEmpty { activations.putBack(calls.suffix(outcome.unreached.count)) }
         guard !outcome.overran.isEmpty || !outcome.failures.isEmpty else { return }
         var report = LifecycleReport(target: .active)
         report.add(outcome)

@@ -83,9 +83,17 @@ public final class Lifecycle: Sendable, JoinsManager {
                 close: pausables.beginRevocation, open: pausables.endRevocation,
                 post: { environment.post(EnvironmentChange(.credentials($0))) }))
         protectedData.observe { environment.post(EnvironmentChange(.protectedData, to: .flag($0))) }
-        let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
+        let (transitionFeed, reportFeed, activations) = (transitionFeed, reportFeed, activations)
         unit = LifecycleUnit(
-            alarms, threads, stages.surroundings, onStep: { transitionFeed.add($0) }, onGap: { reportFeed.add($0) })
+            alarms, threads, stages.surroundings,
+            onStep: { step in
+                transitionFeed.add(step)
+                if step.to == .active { activations.deliver() }
+            }, onGap: { reportFeed.add($0) })
+        activations.connect { [weak self] in
+            guard let self, self.state == .active else { return }
+            self.threads.run { await self.deliverActivations() }
+        }
     }
 
     /// Takes over the gaps in which the process did not run. Called once the life cycle has joined its manager.

@@ -33,7 +33,8 @@ final class UndoPair: Sendable {
     /// Runs the action or the inverse. Returns at once if another task is running the pair; that task then performs
     /// the latest request.
     ///
-    /// - Throws: The error of the step. An action that throws counts as not done, an inverse that throws as undone.
+    /// - Throws: The error of the step; of several steps, the last error. An action that throws counts as not done, an
+    ///   inverse that throws as undone.
     func move(to isWanted: Bool, _ context: LifecycleContext) async throws {
         let goes = state.withLock { state in
             state.isWanted = isWanted
@@ -46,12 +47,13 @@ final class UndoPair: Sendable {
         var (isDoing, context) = (isWanted, context)
         var failure: (any Error)?
         while true {
+            var hasThrown = false
             do { try await (isDoing ? action : inverse)?(context) } catch {
-                failure = error
+                (failure, hasThrown) = (error, true)
             }
             let next: LifecycleContext? = state.withLock { state in
-                if isDoing, failure != nil { state.isWanted = false }
-                state.isDone = isDoing && failure == nil
+                if isDoing, hasThrown { state.isWanted = false }
+                state.isDone = isDoing && !hasThrown
                 guard state.isDone != state.isWanted, let latest = state.context else {
                     state.isBusy = false
                     state.context = nil

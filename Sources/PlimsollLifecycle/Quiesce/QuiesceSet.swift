@@ -25,6 +25,8 @@ public final class QuiesceSet: Sendable {
     private struct Member {
         let id: UInt64
         let member: any Quiescable
+        /// The member, if the member admits work by the gate itself.
+        let gated: (any GatedMember)?
         let gate: QuiesceGate
         let calls: CallGate
         var notified: QuiesceExtent
@@ -44,6 +46,9 @@ public final class QuiesceSet: Sendable {
         var gates: [String: QuiesceGate] = [:]
         /// True while a thread notifies members. That thread also delivers changes made meanwhile.
         var isNotifying = false
+        /// The number of changes since all members were last up to date. After two, the extent of a member may have
+        /// fallen and risen without a notification.
+        var changes = 0
 
         mutating func takeID() -> UInt64 {
             defer { nextID += 1 }
@@ -62,6 +67,13 @@ public final class QuiesceSet: Sendable {
             var index = index(from: id) - 1
             while index >= 0, !(members[index].gate.extent > members[index].notified) { index -= 1 }
             return index >= 0 ? index : nil
+        }
+
+        /// Returns the first member from that id on that keeps the work which a closed gate held back.
+        func firstGated(from id: UInt64) -> Int? {
+            var index = index(from: id)
+            while index < members.count, members[index].gated == nil { index += 1 }
+            return index < members.count ? index : nil
         }
 
         /// Returns the position of the member with that id, or of the next later one.
@@ -107,7 +119,10 @@ public final class QuiesceSet: Sendable {
         let calls = CallGate(), gated = member as? any GatedMember
         let (id, gate) = state.withLock { state in
             let gate = findGate(of: member.workClass, &state), id = state.takeID()
-            state.members.append(Member(id: id, member: member, gate: gate, calls: calls, notified: .open))
+            state.members.append(
+                Member(id: id, member: member, gated: gated, gate: gate, calls: calls, notified: .open))
+            // The extent in force need not be `open`.
+            state.changes += 1
             return (id, gate)
         }
         gated?.join(gate)
@@ -127,7 +142,7 @@ public final class QuiesceSet: Sendable {
     }
 
     private static func free(_ entry: Member) {
-        if let gated = entry.member as? any GatedMember {
+        if let gated = entry.gated {
             gated.leave(entry.gate)
             gated.poll()
         } else if entry.notified != .open {
@@ -182,6 +197,7 @@ public final class QuiesceSet: Sendable {
             let id = state.takeID()
             state.leases[id] = Lease(name: name, workClass: workClass)
             findGate(of: workClass, &state).addLease(1)
+            state.changes += 1
             return id
         }
         notify()
@@ -192,6 +208,7 @@ public final class QuiesceSet: Sendable {
         let ended = state.withLock { state in
             guard let lease = state.leases.removeValue(forKey: id) else { return false }
             findGate(of: lease.workClass, &state).addLease(-1)
+            state.changes += 1
             return true
         }
         if ended { notify() }
@@ -234,13 +251,14 @@ public final class QuiesceSet: Sendable {
     private func change(_ body: (inout QuiesceInputs) -> Void) {
         state.withLock { state in
             body(&state.inputs)
-            publish(state.inputs)
+            publish(&state)
         }
         notify()
     }
 
-    private func publish(_ inputs: QuiesceInputs) {
-        board.publish(general: inputs.extent(isLeased: false), leased: inputs.extent(isLeased: true))
+    private func publish(_ state: inout State) {
+        state.changes += 1
+        board.publish(general: state.inputs.extent(isLeased: false), leased: state.inputs.extent(isLeased: true))
     }
 
     /// Stops admission when a member notices the end of a gap before the responsible thread does.
@@ -250,23 +268,12 @@ public final class QuiesceSet: Sendable {
         let isFirst = state.withLock { state in
             guard !state.inputs.isLate else { return false }
             state.inputs.isLate = true
-            publish(state.inputs)
+            publish(&state)
             return true
         }
         guard isFirst else { return }
         // Due at once, and called after the check of the heartbeat.
-        alarms.set(.deadline, after: .zero) { [weak self] in self?.clearLate() }
-    }
-
-    private func clearLate() {
-        let members = state.withLock { state in
-            state.inputs.isLate = false
-            publish(state.inputs)
-            return state.members.map(\.member)
-        }
-        for member in members { (member as? any GatedMember)?.poll() }
-        // Members may have been notified meanwhile.
-        notify()
+        alarms.set(.deadline, after: .zero) { [weak self] in self?.change { $0.isLate = false } }
     }
 
     // MARK: Notifying members
@@ -289,10 +296,15 @@ public final class QuiesceSet: Sendable {
     /// The order of notification: first the members that get less, in the order of addition, then those that get
     /// more, in reverse. Repeats until all members are up to date.
     ///
+    /// A change made during a notification may undo another one. The extents then are as the members last heard, but
+    /// work may wait that came in between. So the members that keep such work are notified once more.
+    ///
     /// Allocates nothing, because memory shortages are notified on this path.
     private struct NotificationPass {
-        private var isNarrowing = true
-        /// The next id to check when narrowing; when widening, only ids below this one remain.
+        private enum Phase { case narrowing, widening, waking }
+
+        private var phase = Phase.narrowing
+        /// The next id to check; when widening, only ids below this one remain.
         private var bound: UInt64 = 0
         private var hasNotified = false
 
@@ -300,17 +312,26 @@ public final class QuiesceSet: Sendable {
         /// new pass.
         mutating func next(in state: inout State) -> (entry: Member, extent: QuiesceExtent)? {
             while true {
-                let index = isNarrowing ? state.firstNarrowed(from: bound) : state.lastWidened(before: bound)
+                let index: Int? =
+                    switch phase {
+                    case .narrowing: state.firstNarrowed(from: bound)
+                    case .widening: state.lastWidened(before: bound)
+                    case .waking: state.firstGated(from: bound)
+                    }
                 if let index {
-                    hasNotified = true
-                    bound = state.members[index].id + (isNarrowing ? 1 : 0)
-                    state.members[index].notified = state.members[index].gate.extent
+                    bound = state.members[index].id + (phase == .widening ? 0 : 1)
+                    if phase != .waking {
+                        hasNotified = true
+                        state.members[index].notified = state.members[index].gate.extent
+                    }
                     return (state.members[index], state.members[index].notified)
                 }
-                if isNarrowing {
-                    (isNarrowing, bound) = (false, .max)
-                } else if hasNotified {
-                    (isNarrowing, bound, hasNotified) = (true, 0, false)
+                if phase == .narrowing {
+                    (phase, bound) = (.widening, .max)
+                } else if phase == .waking || hasNotified {
+                    (phase, bound, hasNotified) = (.narrowing, 0, false)
+                } else if exchange(&state.changes, 0) > 1 {
+                    (phase, bound) = (.waking, 0)
                 } else {
                     state.isNotifying = false
                     return nil

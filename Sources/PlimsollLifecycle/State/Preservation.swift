@@ -81,13 +81,15 @@ final class Preservation: Sendable {
     ///
     /// - Parameter evidence: the evidence of a black box on the end of the previous run.
     func restore(evidence: PreviousEnd? = nil) -> RestoreOutcome {
-        let (ledger, items) = state.withLock { ($0.ledger, $0.items) }
+        let ledger = state.withLock { $0.ledger }
         let (beginning, problems) =
             ledger?.begin() ?? (
                 LaunchRecord.Beginning(record: LaunchRecord(phase: .launching), previousRun: .unknown), []
             )
-        state.withLock {
-            $0.launch = Launch(cleanStartReason: beginning.cleanStartReason, previousRun: beginning.previousRun)
+        // In one step: a state registered meanwhile is either among the items, or finds the launch and follows it.
+        let items = state.withLock { state in
+            state.launch = Launch(cleanStartReason: beginning.cleanStartReason, previousRun: beginning.previousRun)
+            return state.items
         }
         let results = items.compactMap { item in
             item.restore(cleanStartReason: beginning.cleanStartReason).map {

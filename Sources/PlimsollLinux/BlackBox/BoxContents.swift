@@ -179,9 +179,8 @@ extension BoxContents.Sample {
     init(_ reader: inout BoxReader) {
         at = .nanoseconds(reader.take(Int64.self))
         wall = .nanoseconds(reader.take(Int64.self))
-        usage = Int(reader.take(Int64.self))
-        available = Self.known(reader.take())
-        limit = Self.known(reader.take())
+        usage = reader.takeBytes() ?? 0
+        (available, limit) = (reader.takeBytes(), reader.takeBytes())
         (charged, volatile) = (reader.takeKibibytes(), reader.takeKibibytes())
         (resident, growth) = (reader.takeKibibytes(), reader.takeKibibytes())
         lazyFreed = reader.takeKibibytes()
@@ -217,8 +216,6 @@ extension BoxContents.Sample {
         writer.put(UInt32(clamping: tasks))
         writer.seal()
     }
-
-    private static func known(_ number: Int64) -> Int? { number < 0 ? nil : Int(number) }
 }
 
 extension BoxContents.Report {
@@ -263,7 +260,7 @@ extension BoxContents.Table {
         let count = min(Int(reader.take(UInt32.self)), BoxLayout.rows)
         reader.skip(to: BoxLayout.rowSize)
         rows = (0..<count).map { _ in
-            let bytes = Int(reader.take(Int64.self)),
+            let bytes = reader.takeBytes() ?? 0,
                 kind = Kind(rawValue: UInt8(truncatingIfNeeded: reader.take(UInt32.self)))
             return Row(name: reader.takeText(room: BoxLayout.holderName), bytes: bytes, kind: kind ?? .heap)
         }
@@ -276,7 +273,7 @@ extension RecordedCensus {
         let count = min(Int(reader.take(UInt32.self)), BoxLayout.types)
         reader.skip(to: BoxLayout.typeRowSize)
         let rows = (0..<count).map { _ in
-            let bytes = Int(reader.take(Int64.self)), count = Int(reader.take(Int64.self))
+            let bytes = reader.takeBytes() ?? 0, count = Int(reader.take(Int64.self))
             return Row(name: reader.takeText(room: BoxLayout.typeName), count: count, bytes: bytes)
         }
         self.init(at: at, rows: rows)

@@ -69,8 +69,10 @@ package final class BoxFile: Sendable {
         _ file: Int32, _ path: String, _ kernel: any StateKernel, _ kills: Int?
     ) throws(BoxFileError) -> BoxContents? {
         var bytes = try contents(file, path, kernel)
-        // A new file, or one that was cleared before a kill kept the header from being written.
-        guard bytes.contains(where: { $0 != 0 }) else { return nil }
+        // A new file, or one that was cleared, at least from the front on, before a kill kept the header from being
+        // written. The contents were copied before that.
+        let front = bytes.count == BoxLayout.size ? bytes[..<BoxLayout.turns.offset] : bytes[...]
+        guard front.contains(where: { $0 != 0 }) else { return nil }
         var contents: BoxContents?
         do throws(BoxContents.Damage) { contents = try BoxContents(bytes) } catch {
             if error.isForeign { throw BoxFileError(foreign: path, error.description) }
@@ -92,8 +94,8 @@ package final class BoxFile: Sendable {
         return contents
     }
 
-    /// Fills the file with zeros. Blocks are allocated now: a page without one, on a full disk, would end the process
-    /// with SIGBUS when written.
+    /// Fills the file with zeros, from the front on. Blocks are allocated now: a page without one, on a full disk,
+    /// would end the process with SIGBUS when written.
     private static func clear(_ file: Int32, _ path: String, _ kernel: any StateKernel) throws(BoxFileError) {
         let cut = kernel.truncate(file, to: BoxLayout.size)
         guard cut == 0 else { throw BoxFileError("make", path, -cut) }

@@ -133,6 +133,13 @@ struct BoxReader {
 
     mutating func takeKibibytes() -> Int { Int(take(UInt32.self)) << 10 }
 
+    /// Returns a number of bytes; `nil` for a negative one. At most 1 PiB, so that sums and products of numbers from a
+    /// file do not overflow.
+    mutating func takeBytes() -> Int? {
+        let bytes = take(Int64.self)
+        return bytes < 0 ? nil : Int(min(bytes, 1 << 50))
+    }
+
     /// Returns a text of at most `room` bytes. A character that the writer has cut in two is left out.
     mutating func takeText(room: Int) -> String {
         let place = bytes.startIndex + offset

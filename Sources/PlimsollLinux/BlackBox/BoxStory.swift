@@ -213,7 +213,8 @@ extension BoxStory {
             text = "several purgeables grew at once: give them limits"
         }
         if rise.isSlow {
-            let room = Double(limit) / (Double(rise.bytes) / rise.duration.inSeconds)
+            // Bounded to some 300 years: a rise of a byte in years gives more than a duration can hold.
+            let room = min(1e10, Double(limit) / (Double(rise.bytes) / rise.duration.inSeconds))
             text += "; a limit twice as large would last \(Duration.seconds(room).brief) longer"
         } else {
             text += "; a limit of \(ByteCount(limit + rise.bytes)) has room for such a burst"
@@ -229,7 +230,7 @@ extension BoxStory {
         var levels = [PressureLevel?](repeating: nil, count: columns)
         for sample in contents.samples {
             let column = columns - 1 - Int((last.at - sample.at).inSeconds)
-            guard column >= 0 else { continue }
+            guard (0..<columns).contains(column) else { continue }
             worst[column] = max(worst[column] ?? 0, sample.pinned)
             levels[column] = max(levels[column] ?? .normal, sample.level)
         }

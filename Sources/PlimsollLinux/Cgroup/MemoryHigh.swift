@@ -33,17 +33,10 @@ final class MemoryHigh {
         return target >= 32 << 20 ? target / page * page : nil
     }
 
-    /// Sets or moves `memory.high` for a limit of `maximum` bytes, of which `usage` are in use. Returns true after a
-    /// write.
+    /// Sets or moves `memory.high` for a limit of `maximum` bytes, of which `usage` are in use. Restores the earlier
+    /// value where the limit leaves nothing to set. Returns true after a write.
     func apply(below maximum: Int, usage: Int) -> Bool {
         if isYielded { return false }
-        guard let target = Self.target(below: maximum) else {
-            failure =
-                maximum == KernelText.unlimited
-                ? "the own group has no memory.max to set memory.high below"
-                : "memory.max is too small to set memory.high below"
-            return false
-        }
         guard let now = file.read(KernelText.limit) else {
             failure = "\(path): \(file.failure ?? .malformed)"
             return false
@@ -53,6 +46,16 @@ final class MemoryHigh {
             isYielded = true
             failure = "another process changed \(path) to \(now == KernelText.unlimited ? "max" : String(now))"
             return false
+        }
+        guard let target = Self.target(below: maximum) else {
+            failure =
+                maximum == KernelText.unlimited
+                ? "the own group has no memory.max to set memory.high below"
+                : "memory.max is too small to set memory.high below"
+            // The earlier value may be less than the usage, too (K27).
+            guard let held, usage < held.earlier else { return false }
+            release()
+            return self.held == nil
         }
         if held?.ours == target { return false }
         guard held != nil || now > target else {
@@ -76,8 +79,7 @@ final class MemoryHigh {
     /// Restores the earlier value, if the present value is ours.
     func release() {
         guard let held, file.read(KernelText.limit) == held.ours else { return }
-        _ = write(held.earlier)
-        self.held = nil
+        if write(held.earlier) == nil { self.held = nil }
     }
 
     private func write(_ value: Int) -> KernelError? {

@@ -11,6 +11,10 @@ struct ClockWatch {
     private(set) var eventSource = EventSource(POLLIN)
     private(set) var retry = RetryState()
     private var kinds: Set<Kind> = []
+    /// The second that the timer is set to.
+    private var due = Self.never
+    /// The kinds that the next `collect` reports.
+    private var missed: Set<Kind> = []
     private let kernel: any EnvironmentKernel
 
     /// A time that does not come, in the year 2223, for watches of the clock only. As late as a timer can be set.
@@ -29,7 +33,10 @@ struct ClockWatch {
         if kinds.isEmpty { close() } else { arm(at: now) }
     }
 
-    mutating func close() { eventSource.closed(kernel) }
+    mutating func close() {
+        eventSource.closed(kernel)
+        (due, missed, retry) = (Self.never, [], RetryState())
+    }
 
     mutating func repair(at now: Duration, asked: Bool) -> Set<Kind> {
         guard !kinds.isEmpty, retry.failure != nil, retry.isDue(at: now, asked: asked) else { return [] }
@@ -37,7 +44,8 @@ struct ClockWatch {
         return kinds
     }
 
-    /// Sets the timer to the next event.
+    /// Sets the timer to the next event. An event that was not read yet is lost by that, so the next `collect` reports
+    /// all kinds instead.
     mutating func arm(at now: Duration) {
         guard !kinds.isEmpty else { return }
         if eventSource.file < 0 {
@@ -46,13 +54,17 @@ struct ClockWatch {
             eventSource.file = timer
         }
         let second = kernel.clocks.real.components.seconds
+        if second >= due { missed = kinds }
         let local = LocalTime(offset: kernel.secondsFromUTC)
         var next = Self.never
         if kinds.contains(.day) { next = min(next, local.midnight(after: second)) }
         if kinds.contains(.timeZone), let shift = local.shift(after: second) { next = min(next, shift) }
         let result = kernel.setClockTimer(eventSource.file, at: next)
         // ECANCELED: the clock was set before. The timer is set all the same.
-        if result < 0, result != -ECANCELED { lost(Int(-result), at: now) } else { retry.isWhole() }
+        if result == -ECANCELED { missed = kinds }
+        if result < 0, result != -ECANCELED { return lost(Int(-result), at: now) }
+        due = next
+        retry.isWhole()
     }
 
     private mutating func lost(_ number: Int, at now: Duration) {
@@ -63,17 +75,19 @@ struct ClockWatch {
 
     /// Reads the timer. Returns the kinds that may have changed.
     mutating func collect(at now: Duration) -> [Kind: Int] {
-        guard eventSource.file >= 0 else { return [:] }
+        if eventSource.file >= 0 { readTimer(at: now) }
+        defer { missed = [] }
+        return Dictionary(uniqueKeysWithValues: missed.intersection(kinds).map { ($0, 1) })
+    }
+
+    private mutating func readTimer(at now: Duration) {
         let buffer = TextBuffer(capacity: 8)
         let count = kernel.receive(eventSource.file, into: buffer.bytes)
-        if count == -Int(EAGAIN) { return [:] }
-        if count != 8, count != -Int(ECANCELED) {
-            lost(-count, at: now)
-        } else {
-            arm(at: now)
-            if eventSource.file >= 0 { eventSource.rang(at: now, pause: .milliseconds(10)) }
-        }
-        return Dictionary(uniqueKeysWithValues: kinds.map { ($0, 1) })
+        if count == -Int(EAGAIN) { return }
+        missed = kinds
+        if count != 8, count != -Int(ECANCELED) { return lost(-count, at: now) }
+        arm(at: now)
+        if eventSource.file >= 0 { eventSource.rang(at: now, pause: .milliseconds(10)) }
     }
 }
 

@@ -161,10 +161,10 @@ final class LinuxEnvironment: EnvironmentSource {
         let now = now
         let (counts, sink): ([Kind: Int], Sink?) = state.withLock { state in
             var counts = state.files.collect(at: now)
-            counts.merge(state.clock.collect(at: now)) { $0 + $1 }
-            counts.merge(state.devices.collect(at: now)) { $0 + $1 }
             // The timer was set by the old zone, which may have changed.
             if counts[.timeZone] != nil { state.clock.arm(at: now) }
+            counts.merge(state.clock.collect(at: now)) { $0 + $1 }
+            counts.merge(state.devices.collect(at: now)) { $0 + $1 }
             for kind in state.files.repair(at: now, asked: asked) { counts[kind, default: 0] += 1 }
             for kind in state.clock.repair(at: now, asked: asked) { counts[kind, default: 0] += 1 }
             for kind in state.devices.repair(at: now, asked: asked) { counts[kind, default: 0] += 1 }

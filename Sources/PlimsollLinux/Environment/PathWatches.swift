@@ -48,6 +48,7 @@ struct PathWatches {
         broken.remove(kind)
         forget(kind)
         sweep()
+        if broken.isEmpty { retry.isWhole() }
         if paths.isEmpty { close() }
     }
 
@@ -81,6 +82,7 @@ struct PathWatches {
             for event in FileEvent.parse(read.span) { receive(event, &counts, &moved) }
         }
         for kind in moved where paths[kind] != nil { follow(kind, at: now) }
+        if broken.isEmpty { retry.isWhole() }
         sweep()
         if !counts.isEmpty, eventSource.file >= 0 { eventSource.rang(at: now, pause: .milliseconds(10)) }
         return counts

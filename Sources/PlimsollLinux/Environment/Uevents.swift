@@ -58,7 +58,10 @@ struct DeviceWatch {
         if kinds.isEmpty { close() }
     }
 
-    mutating func close() { eventSource.closed(kernel) }
+    mutating func close() {
+        eventSource.closed(kernel)
+        retry = RetryState()
+    }
 
     mutating func repair(at now: Duration, asked: Bool) -> Set<Kind> {
         guard !kinds.isEmpty, eventSource.file < 0, retry.isDue(at: now, asked: asked) else { return [] }

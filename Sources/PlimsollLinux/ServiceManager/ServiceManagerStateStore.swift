@@ -13,15 +13,25 @@ import Synchronization
 /// names. Otherwise the service manager silently closes all files received. The bytes are charged to the group whose
 /// process wrote them.
 ///
-/// A state is never partial: a file is sent once written, and the previous one is removed after that.
+/// A state is never partial: a file is sent once written, and the previous one is removed after that. After a removal
+/// that the service manager could not be told of, which is an error, the state is still there.
 public final class ServiceManagerStateStore: StateStore {
     private struct Kept {
         var generation: UInt64
         var file: Int32
     }
 
+    private struct State {
+        var kept: [String: Kept] = [:]
+        /// The last generation of any name. No generation is used twice: an earlier file may still be kept.
+        var generation: UInt64 = 0
+        /// Labels of earlier files, which the service manager is still to remove.
+        var superseded: [String] = []
+    }
+
     private let serviceManager: ServiceManager
-    private let state: Mutex<[String: Kept]>
+    /// Locked while the service manager is told, so that changes arrive in their order.
+    private let state: Mutex<State>
 
     /// Creates a store at the service manager that `$NOTIFY_SOCKET` names; `nil` if there is none. The store has the
     /// state that an earlier run of the service left, from `$LISTEN_FDS` and related variables.
@@ -37,20 +47,27 @@ public final class ServiceManagerStateStore: StateStore {
     /// - Parameter inherited: open files with their names; those that are not state are left alone.
     package init(_ serviceManager: ServiceManager, inherited: [(name: String, file: Int32)]) {
         self.serviceManager = serviceManager
-        var found: [String: Kept] = [:], old: [(String, Kept)] = []
+        var found = State()
         for (label, file) in inherited {
             guard let (generation, name) = Self.parse(label) else { continue }
             _ = fcntl(file, F_SETFD, FD_CLOEXEC)
+            found.generation = max(found.generation, generation)
             let kept = Kept(generation: generation, file: file)
-            if let other = found[name] { old.append((name, other.generation < generation ? other : kept)) }
-            if found[name].map({ $0.generation < generation }) ?? true { found[name] = kept }
+            guard let other = found.kept[name] else {
+                found.kept[name] = kept
+                continue
+            }
+            // The previous process was ended between sending the new file and removing the old one.
+            let (older, newer) = other.generation < generation ? (other, kept) : (kept, other)
+            close(older.file)
+            found.kept[name] = newer
+            if older.generation < newer.generation { found.superseded.append(Self.label(name, older.generation)) }
         }
         state = Mutex(found)
-        // The previous process was ended between sending the new file and removing the old one.
-        for (name, kept) in old { letGo(name, kept) }
+        state.withLock { _ = try? removeSuperseded(&$0) }
     }
 
-    deinit { for kept in state.withLock({ $0.values.map { $0 } }) { close(kept.file) } }
+    deinit { for kept in state.withLock({ $0.kept.values.map { $0 } }) { close(kept.file) } }
 
     public func write(_ name: String, _ bytes: [UInt8]) throws {
         guard Self.label(name, .max).utf8.count <= 255 else {
@@ -66,12 +83,17 @@ public final class ServiceManagerStateStore: StateStore {
         do {
             try fill(file, bytes, name)
             // One at a time: of two writers of a name, the later generation must be kept.
-            let before = try state.withLock { state in
-                let generation = (state[name]?.generation ?? 0) + 1
+            try state.withLock { state in
+                // The number of files that the service manager keeps is limited, so earlier ones go first.
+                try? removeSuperseded(&state)
+                let generation = state.generation + 1
                 try serviceManager.notify("FDSTORE=1", "FDNAME=\(Self.label(name, generation))", descriptors: [file])
-                return exchange(&state[name], Kept(generation: generation, file: file))
+                state.generation = generation
+                guard let before = exchange(&state.kept[name], Kept(generation: generation, file: file)) else { return }
+                close(before.file)
+                state.superseded.append(Self.label(name, before.generation))
+                try? removeSuperseded(&state)
             }
-            if let before { letGo(name, before) }
         } catch {
             close(file)
             throw error
@@ -80,7 +102,7 @@ public final class ServiceManagerStateStore: StateStore {
 
     public func read(_ name: String) throws -> [UInt8]? {
         try state.withLock { state in
-            guard let file = state[name]?.file else { return nil }
+            guard let file = state.kept[name]?.file else { return nil }
             var status = stat()
             guard fstat(file, &status) == 0 else { throw Self.failure("read", name) }
             var bytes = [UInt8](repeating: 0, count: Int(status.st_size)), done = 0
@@ -96,7 +118,14 @@ public final class ServiceManagerStateStore: StateStore {
     }
 
     public func remove(_ name: String) throws {
-        if let kept = state.withLock({ $0.removeValue(forKey: name) }) { letGo(name, kept) }
+        try state.withLock { state in
+            // An earlier file of the name would be the state of the next run.
+            try removeSuperseded(&state)
+            guard let kept = state.kept[name] else { return }
+            try serviceManager.notify("FDSTOREREMOVE=1", "FDNAME=\(Self.label(name, kept.generation))")
+            close(kept.file)
+            state.kept[name] = nil
+        }
     }
 
     private func fill(_ file: Int32, _ bytes: [UInt8], _ name: String) throws {
@@ -108,10 +137,12 @@ public final class ServiceManagerStateStore: StateStore {
         }
     }
 
-    /// Removes a file, best effort. A file that the service manager keeps too long is removed by the next run.
-    private func letGo(_ name: String, _ kept: Kept) {
-        close(kept.file)
-        try? serviceManager.notify("FDSTOREREMOVE=1", "FDNAME=\(Self.label(name, kept.generation))")
+    /// Has the service manager remove earlier files. Those that are left are removed by a later call, or the next run.
+    private func removeSuperseded(_ state: inout State) throws(ServiceManagerError) {
+        while let label = state.superseded.last {
+            try serviceManager.notify("FDSTOREREMOVE=1", "FDNAME=\(label)")
+            state.superseded.removeLast()
+        }
     }
 
     private static func failure(_ call: String, _ name: String) -> ServiceManagerError {

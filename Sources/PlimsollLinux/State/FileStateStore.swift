@@ -11,12 +11,13 @@ import Synchronization
 ///
 /// Directory and files are for the owner alone. Missing directories are made at first use; errors of that come from
 /// that call. The directory belongs to one process at a time, which from then on holds an `flock` on the file `lock`
-/// there (until `relinquish`). Stores of the same directory in one process share the lock.
+/// there (until `relinquish`). Stores of the same directory in one process share the lock, with any spelling of the
+/// path and through any link.
 public final class FileStateStore: StateStore {
     private let directory: StateDirectory
     private let report: (@Sendable (StateStoreReport) -> Void)?
 
-    /// Creates a store in `directory`. Does no input or output before the first call.
+    /// Creates a store in `directory`. Follows links on the path, and reads and writes nothing before the first call.
     ///
     /// - Parameters:
     ///   - directory: an absolute path, or one relative to the current directory.

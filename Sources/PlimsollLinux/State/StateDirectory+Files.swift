@@ -6,8 +6,8 @@ import Plimsoll
 extension StateDirectory {
     func at(_ file: String) -> String { path + "/" + file }
 
-    /// The path of the operator's mark, which tells that the process was ended by hand.
-    private var mark: String { at("killed-by-operator") }
+    /// The file name of the operator's mark, which tells that the process was ended by hand.
+    private static let markName = "killed-by-operator"
 
     // MARK: - Writing
 
@@ -222,6 +222,7 @@ extension StateDirectory {
     // MARK: - The operator's mark
 
     func putMark() throws(FileStateStoreError) {
+        let mark = at(Self.markName)
         var file = kernel.open(mark, .replacing)
         if file == -ENOENT {
             try makeDirectories()
@@ -232,8 +233,16 @@ extension StateDirectory {
         try synchronizeDirectory("the mark is written, but a power failure may still remove it")
     }
 
-    func hasMark() throws(FileStateStoreError) -> Bool { try exists(mark) }
-    func clearMark() throws(FileStateStoreError) { try take("killed-by-operator") }
+    /// Looks for the name in the directory: this process may not open a mark that root has made.
+    func hasMark() throws(FileStateStoreError) -> Bool {
+        switch kernel.names(in: path) {
+        case .success(let names): return names.contains(Self.markName)
+        case .failure(let error) where error.number == ENOENT: return false
+        case .failure(let error): throw FileStateStoreError("readdir", path, number: error.number)
+        }
+    }
+
+    func clearMark() throws(FileStateStoreError) { try take(Self.markName) }
 
     private func exists(_ path: String) throws(FileStateStoreError) -> Bool {
         let file = kernel.open(path, .reading)

@@ -60,17 +60,17 @@ package final class StateDirectory: Sendable {
 
     // MARK: - One object per process
 
-    /// Directories in use, with their number of stores. An `flock` belongs to an open file, not to a process: two
-    /// objects for one directory would lock each other out.
+    /// Directories in use by their path without links, with their number of stores. An `flock` belongs to an open file,
+    /// not to a process: two objects for one directory would lock each other out.
     private static let inUse = Mutex<[String: (directory: StateDirectory, stores: Int)]>([:])
 
-    /// Returns the directory at `path` for one more store. All stores in the process share one object. Each store calls
-    /// `leave` in `deinit`.
+    /// Returns the directory at `path` for one more store. All stores in the process share one object, with any
+    /// spelling of the path. Each store calls `leave` in `deinit`.
     static func shared(_ path: String) -> StateDirectory {
-        let path = absolute(path)
+        let path = absolute(path), place = withoutLinks(path)
         return inUse.withLock { inUse in
-            let entry = inUse[path] ?? (StateDirectory(path, kernel: HostStateKernel()), 0)
-            inUse[path] = (entry.directory, entry.stores + 1)
+            let entry = inUse[place] ?? (StateDirectory(path, kernel: HostStateKernel()), 0)
+            inUse[place] = (entry.directory, entry.stores + 1)
             return entry.directory
         }
     }
@@ -79,8 +79,8 @@ package final class StateDirectory: Sendable {
     /// store opens the directory after that.
     func leave() {
         Self.inUse.withLock { inUse in
-            guard let entry = inUse[path], entry.directory === self else { return }
-            inUse[path] = entry.stores > 1 ? (self, entry.stores - 1) : nil
+            guard let (place, entry) = inUse.first(where: { $0.value.directory === self }) else { return }
+            inUse[place] = entry.stores > 1 ? (self, entry.stores - 1) : nil
             if entry.stores == 1 { relinquish() }
         }
     }
@@ -93,6 +93,21 @@ package final class StateDirectory: Sendable {
         }
         while path.count > 1, path.hasSuffix("/") { path.removeLast() }
         return path
+    }
+
+    /// Follows the links of an absolute path, as far as the path exists. The result is the same once missing
+    /// directories are made.
+    private static func withoutLinks(_ path: String) -> String {
+        var present = path.split(separator: "/"), missing: [Substring] = []
+        while let name = present.last {
+            if let place = realpath("/" + present.joined(separator: "/"), nil) {
+                defer { free(place) }
+                return missing.reversed().reduce(String(cString: place)) { "\($0)/\($1)" }
+            }
+            present.removeLast()
+            if name != "." { missing.append(name) }
+        }
+        return missing.reversed().reduce("") { "\($0)/\($1)" }
     }
 
     // MARK: - Operations

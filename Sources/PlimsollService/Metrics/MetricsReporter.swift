@@ -5,7 +5,8 @@ import Synchronization
 /// Updates the instruments of swift-metrics from a manager's status. Belongs to one thread; no code that frees memory
 /// calls the reporter.
 ///
-/// Each instrument is created once, when the first value exists.
+/// The reporter creates each instrument with the first value, and destroys a gauge whose value is no longer known. The
+/// exporter would show the last value for ever.
 struct MetricsReporter {
     private struct Key: Hashable {
         var name: String
@@ -31,12 +32,19 @@ struct MetricsReporter {
     }
 
     mutating func report() {
+        var unknown = Set(gauges.keys)
         for family in MetricCatalogue.families(manager.status) {
             for point in family.points {
                 let key = Key(name: family.name, labels: point.labels)
-                if family.kind == .gauge { record(key, gauge: point.value) } else { record(key, count: point.value) }
+                if family.kind == .gauge {
+                    unknown.remove(key)
+                    record(key, gauge: point.value)
+                } else {
+                    record(key, count: point.value)
+                }
             }
         }
+        for key in unknown { gauges.removeValue(forKey: key)?.destroy() }
     }
 
     private mutating func record(_ key: Key, gauge value: Double) {
@@ -48,6 +56,8 @@ struct MetricsReporter {
     private mutating func record(_ key: Key, count value: Double) {
         var entry =
             counters[key] ?? (FloatingPointCounter(label: key.name, dimensions: key.dimensions, factory: factory), 0)
+        // A total falls when one of two caches with the same name leaves, and grows from there.
+        entry.reported = min(entry.reported, value)
         if value > entry.reported {
             entry.counter.increment(by: value - entry.reported)
             entry.reported = value

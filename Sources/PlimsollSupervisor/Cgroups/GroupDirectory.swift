@@ -105,7 +105,7 @@ package final class GroupDirectory: Sendable {
 
     /// Returns true if a file that can't be opened for this reason may exist: descriptors or memory are short. Other
     /// reasons mean that the file does not exist.
-    private static func mayBeThere(_ number: Int32) -> Bool {
+    static func mayBeThere(_ number: Int32) -> Bool {
         [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].contains(number)
     }
 

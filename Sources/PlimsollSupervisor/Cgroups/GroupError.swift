@@ -54,7 +54,7 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
         case .kernel(EBUSY):
             "a group that gives controllers to child groups cannot hold processes: move the processes to a group below (K43)"
         case .kernel(ENODEV), .kernel(ENOENT), .replaced: "give the unit a new group"
-        case .supervisors: "name a group of the unit alone"
+        case .supervisors: "name a group of the unit alone, or give the unit another name"
         case .noGroup: "name a directory below where the hierarchies are mounted"
         case .occupied: "end the processes first"
         case .runs: "suspend the unit first"

@@ -77,7 +77,7 @@ package struct GroupRoot: Sendable {
     /// Removes empty groups of that name, except those in `known`.
     ///
     /// - Parameter process: a process that a group may hold.
-    /// - Throws: if there is another group with processes in it.
+    /// - Throws: if there is another group with processes in it, or the supervisor's own group has the name.
     package func clear(_ name: String, sparing known: Set<GroupDirectory.Identity>, of process: Int32? = nil)
         throws(GroupError)
     {
@@ -87,6 +87,7 @@ package struct GroupRoot: Sendable {
             guard let directory = try? GroupDirectory(hierarchy, path, isOurs: false),
                 !known.contains(directory.identity)
             else { continue }
+            if own.contains(directory) { throw GroupError(.make, path, .supervisors) }
             let processes = directory.processes()
             if !processes.isEmpty, process.map({ !processes.contains($0) }) ?? true {
                 throw GroupError(.make, path, .foreign(processes.count))

@@ -94,6 +94,31 @@ package enum ProcessTable {
         return all
     }
 
+    /// A process that leads others, perhaps after its end: its descendants and its session.
+    struct Leader: Hashable {
+        var pid: Int32
+        /// Start time in clock ticks since boot; `nil` if the time could not be read.
+        var started: UInt64?
+    }
+
+    /// Returns the pids of `leaders`, without those that other processes have by now (K38). The kernel gives a pid to
+    /// no other process while the session has members, so the pid of an ended leader still stands for the session.
+    static func pids(of leaders: Set<Leader>, among processes: [ProcessStat]) -> Set<Int32> {
+        let present = Dictionary(processes.map { ($0.pid, $0.started) }) { first, _ in first }
+        return Set(
+            leaders.filter { leader in
+                guard let started = leader.started, let now = present[leader.pid] else { return true }
+                return started == now
+            }.map(\.pid))
+    }
+
+    /// Returns the trees of `leaders`, without processes that only have the pid of a leader.
+    static func tree(of leaders: Set<Leader>) -> Set<Int32> {
+        guard !leaders.isEmpty else { return [] }
+        let processes = all()
+        return tree(of: pids(of: leaders, among: processes), among: processes)
+    }
+
     /// Returns `leaders`, all their descendants, and all processes in the leaders' sessions. The sessions include
     /// processes whose parent has ended.
     package static func tree(of leaders: Set<Int32>) -> Set<Int32> {
@@ -111,16 +136,16 @@ package enum ProcessTable {
         return found
     }
 
-    /// Sends a signal to each process of the tree that needs the signal. Opens the pidfds before reading the tree
+    /// Sends a signal once to each listed process that needs the signal. Opens the pidfds before listing the processes
     /// again (K38). Returns the number of processes reached.
-    static func signal(_ signal: Int32, treeOf leaders: Set<Int32>) -> Int {
-        let wanted = tree(of: leaders).filter { pid in
+    static func signal(_ signal: Int32, to list: () -> Set<Int32>) -> Int {
+        let wanted = list().filter { pid in
             guard pid != getpid(), let stat = stat(of: pid), !stat.isOver else { return false }
             let isStopped = stat.state == UInt8(ascii: "T")
             return signal == SIGSTOP ? !isStopped : signal == SIGCONT ? isStopped : true
         }
         let files = wanted.map { (pid: $0, file: plimsoll_pidfd_open($0)) }
-        let still = tree(of: leaders)
+        let still = list()
         var reached = 0
         for (pid, file) in files where file >= 0 {
             if still.contains(pid), plimsoll_pidfd_signal(file, signal) == 0 { reached += 1 }

@@ -50,7 +50,9 @@ extension UnitGroup {
     /// The processes of the unit. Without a group, includes leaders that may have ended: they are known even when no
     /// process can be read.
     private var members: Set<Int32> {
-        directories.isEmpty ? processes.union(leaders.withLock { $0 }) : processes
+        guard directories.isEmpty else { return processes }
+        let all = ProcessTable.all(), pids = ProcessTable.pids(of: leaders.withLock { $0 }, among: all)
+        return ProcessTable.tree(of: pids, among: all).union(pids)
     }
 
     /// Waits until all processes are frozen. Returns false if the limit passes first.
@@ -83,10 +85,10 @@ extension UnitGroup {
         }
     }
 
-    /// Sends the signal to each process once, except to the supervisor. Returns the number of processes reached.
-    @discardableResult
-    func signalAll(_ signal: Int32) -> Int {
-        if directories.isEmpty { return ProcessTable.signal(signal, treeOf: leaders.withLock { $0 }) }
+    /// Sends SIGSTOP, SIGCONT or SIGKILL to each process, except to the supervisor. A process in several hierarchies
+    /// may receive the signal several times. Returns the number of processes reached.
+    private func signalAll(_ signal: Int32) -> Int {
+        if directories.isEmpty { return ProcessTable.signal(signal) { processes } }
         var reached = 0
         for directory in directories {
             reached += max(0, Int(plimsoll_group_signal(directory.descriptor, signal, getpid())))

@@ -23,11 +23,12 @@ package final class UnitGroup: Sendable {
     /// read. -1 if there is none.
     package let eventsFile: Int32
     /// The processes entered without a group; empty if the unit has a group.
-    let leaders = Mutex<Set<Int32>>([])
+    let leaders = Mutex<Set<ProcessTable.Leader>>([])
     /// True if a new process enters the version 2 group by itself instead of being created there. A process created
     /// in a group that was ever killed by `cgroup.kill` is killed as well (seen on Linux 6.18). In
     /// kernel/cgroup/cgroup.c, `cgroup_css_set_fork` takes `kill_seq` of the parent's group while the child's is
-    /// unknown, and `cgroup_post_fork` compares it with the child's.
+    /// unknown, and `cgroup_post_fork` compares it with the child's. `plimsoll_start` notices such an end, also
+    /// after another process has written that file, and starts the process again.
     // Relaxed everywhere: the same thread kills the group and starts the next process in the group.
     let isEntered = Atomic(false)
     private let own: OwnGroups
@@ -105,7 +106,19 @@ package final class UnitGroup: Sendable {
     package func enter(_ pid: Int32) throws(GroupError) {
         guard pid > 0, pid != getpid() else { throw GroupError(.enter, path, .supervisors) }
         for directory in directories { try directory.write("\(pid)", to: "cgroup.procs", for: .enter) }
-        if directories.isEmpty { leaders.withLock { _ = $0.insert(pid) } }
+        note(pid)
+    }
+
+    /// Without a group, records the process as a leader whose children belong to the unit. Forgets the former leaders
+    /// once nothing is left of them: other processes may get their pids, and leave sessions with these behind.
+    func note(_ pid: Int32) {
+        guard directories.isEmpty else { return }
+        let isEmpty = isEmpty
+        let leader = ProcessTable.Leader(pid: pid, started: ProcessTable.stat(of: pid)?.started)
+        leaders.withLock { leaders in
+            if isEmpty { leaders = [] }
+            leaders.insert(leader)
+        }
     }
 
     /// Moves a process and all its descendants into the group, until none is found outside. The processes may fork
@@ -160,7 +173,8 @@ extension UnitGroup {
     /// before (K33).
     package func send(_ signal: Int32) throws(GroupError) {
         try check(for: .kill)
-        signalAll(signal)
+        // A process is listed in each hierarchy, and a program may take a second signal for another request.
+        _ = ProcessTable.signal(signal) { processes }
     }
 
     /// Removes the groups made for the unit, and those below. The processes must have ended; the last may take up to

@@ -111,9 +111,8 @@ final class EventQueue: Sendable {
     @discardableResult
     func wait(atMost limit: Duration?, _ body: (Token) -> Void) -> Bool {
         withUnsafeTemporaryAllocation(of: Token.self, capacity: 64) { tokens in
-            // Rounded up: an early wake-up would cause a needless second evaluation.
             let limit = watchRest() ? min(limit ?? Self.restTime, Self.restTime) : limit
-            let milliseconds = limit.map { Int32(clamping: max(0, ($0.inNanoseconds + 999_999) / 1_000_000)) } ?? -1
+            let milliseconds = limit.map(Self.milliseconds) ?? -1
             let count = plimsoll_queue_wait(queue, tokens.baseAddress, Int32(tokens.count), milliseconds)
             var isRung = false
             for token in tokens.prefix(Int(max(0, count))) {
@@ -127,5 +126,11 @@ final class EventQueue: Sendable {
             }
             return isRung
         }
+    }
+
+    /// Returns milliseconds, rounded up: an early wake-up would cause a needless second evaluation.
+    private static func milliseconds(_ limit: Duration) -> Int32 {
+        let (whole, rest) = limit.inNanoseconds.quotientAndRemainder(dividingBy: 1_000_000)
+        return Int32(clamping: max(0, rest > 0 ? whole + 1 : whole))
     }
 }

@@ -90,7 +90,6 @@ extension SupervisorLoop {
 
     private func resume(_ run: UnitRun, _ reason: UnitAction.ResumeReason) throws {
         try run.group.thaw()
-        run.lastAlive = now
         if reason != .ending { letGrow(run) }
         if run.state != .ending { run.goOn(at: now) }
         run.isSaved = false

@@ -14,7 +14,8 @@ extension SupervisorLoop {
     func stop() {
         guard !isStopping else { return }
         isStopping = true
-        postponed = [:]
+        // No unit arrives any more.
+        (postponed, arrivals) = ([:], [])
         if options.leavesUnits { return }
         stopBy = now + options.policy.grace
         for run in runs.values {
@@ -70,6 +71,8 @@ extension SupervisorLoop {
         try? run.group.thaw()
         // The group outlives the processes: the next process would be slow for no reason.
         if run.throttledSince != nil { letLoose(run) }
+        setShares(of: run, isBehind: false)
+        letGrow(run)
     }
 
     func unwatch(_ run: UnitRun) {

@@ -88,7 +88,6 @@ extension SupervisorLoop {
             // The unit returned to the foreground by itself.
             if state == .foreground, run.state == .leaving {
                 letGrow(run)
-                run.lastAlive = now
                 run.goOn(at: now)
             }
         case .tasks(let count, let until): (run.tokens, run.tokensEnd) = (count, until.map { now + $0 })
@@ -147,7 +146,6 @@ extension SupervisorLoop {
         dropFormers(of: run)
         setFree(run)
         (run.killAt, run.startBy) = (nil, nil)
-        letGrow(run)
         run.enter(.stopped, at: now)
         run.weigh()
         run.forgetMessages()
@@ -156,7 +154,9 @@ extension SupervisorLoop {
         _ = run.pressure.announce(.normal)
         completeOperation(of: run, failure: run.underWay?.decision.action == .suspend ? "the unit has ended" : nil)
         let stops = isStopping && !options.leavesUnits
-        if run.isLeaving || stops { forget(run) }
+        // The note names no process until another one runs. If this supervisor were killed just after a start, the next
+        // supervisor would otherwise kill the new process as left behind.
+        if run.isLeaving || stops { forget(run) } else if run.isOurs { note(run) }
         if stops { stopNext() }
     }
 
@@ -177,12 +177,14 @@ extension SupervisorLoop {
         watchGuard()
     }
 
-    /// Watches a guard that replaced an unresponsive one.
+    /// Watches a guard that replaced an unresponsive one. Starts another one if that replacement could not be started.
     func watchGuard() {
-        guard watchedGuard.pid != thawWatchdog.pid, thawWatchdog.descriptor >= 0 else { return }
+        guard watchedGuard.pid != thawWatchdog.pid else { return }
         // The former guard's descriptor is closed.
         supervisor.queue.forget(watchedGuard.file)
         watchedGuard = (thawWatchdog.pid, thawWatchdog.descriptor)
+        // No event reports a guard that never ran.
+        guard watchedGuard.file >= 0 else { return replaceThawWatchdog() }
         supervisor.queue.watch(watchedGuard.file, for: .readable, Token.thawWatchdog)
     }
 }

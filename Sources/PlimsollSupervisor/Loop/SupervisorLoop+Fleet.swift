@@ -79,8 +79,12 @@ struct LockCheck: Equatable {
 
     /// Returns true if another thread is to check now: once, and again for as long as locks are held.
     func isDue(at now: Duration) -> Bool {
-        !isChecking && areHeld != false && asked.map { now - $0 >= Self.interval } ?? true
+        !isChecking && areHeld != false && nextDue.map { now >= $0 } ?? true
     }
+
+    /// Time at which the check repeats; `nil` before the first check, while an answer is pending, and once no locks
+    /// are held.
+    var nextDue: Duration? { isChecking || areHeld == false ? nil : asked.map { $0 + Self.interval } }
 
     /// Records that another thread checks from now on.
     mutating func startCheck(at now: Duration) { (isChecking, asked) = (true, now) }

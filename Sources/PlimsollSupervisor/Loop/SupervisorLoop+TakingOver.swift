@@ -50,6 +50,8 @@ extension SupervisorLoop {
 
     /// Takes over a running unit: an origin outside the supervisor, or a unit of the previous supervisor. That
     /// supervisor may have left the unit frozen.
+    ///
+    /// Ends the remains of a unit of the previous supervisor whose main process has ended since.
     func takeOver(_ run: UnitRun) throws {
         try run.group.thaw()
         if case .process(let pid) = run.unit.origin {
@@ -58,14 +60,20 @@ extension SupervisorLoop {
             run.child = child
             return began(run)
         }
-        let noted = run.isOurs ? try ProcessNote(directory, run.unit.name).process() : nil
+        let note = ProcessNote(directory, run.unit.name), noted = run.isOurs ? try note.process() : nil
         // Without groups, only the note identifies the process.
         if let noted { run.group.note(noted.pid) }
         // A killed supervisor may have left a throttle. Lift the throttle, since the next process would be slow as
         // well.
         if run.isOurs { for limit in run.group.throttle().lift { limit.lift() } }
         if run.group.isEmpty { return }
+        // A note without a process says nothing about the main process.
+        let hasEnded = run.isOurs && noted == nil && note.read() != nil
         if run.isOurs { run.child = noted }
-        began(run)
+        // If this supervisor is killed before the remains have ended, the next one needs the same note.
+        began(run, keepsNote: hasEnded)
+        // Processes left behind by the main process end with that process. They get time for that, as the note may be
+        // older than the main process: another program took its place, or the last note could not be written.
+        if hasEnded { askToEnd(run, options.policy.grace) }
     }
 }

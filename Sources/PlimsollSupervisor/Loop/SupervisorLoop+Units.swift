@@ -68,9 +68,9 @@ extension SupervisorLoop {
                 run = kept
                 shape(kept)
                 try takeOver(kept)
-                if kept.isOurs, !kept.isAlive {
+                if kept.isOurs, !kept.isAlive || kept.state == .ending {
                     // A note is needed even while the unit does not run: its group exists.
-                    note(kept)
+                    if !kept.isAlive { note(kept) }
                     kept.startAt = now
                 }
             }
@@ -129,16 +129,17 @@ extension SupervisorLoop {
         return run
     }
 
-    /// - Parameter isUp: true if the unit counts as started.
-    func began(_ run: UnitRun, isUp: Bool = true) {
+    /// - Parameters:
+    ///   - isUp: true if the unit counts as started.
+    ///   - keepsNote: true if the note for the next supervisor stays as it is.
+    func began(_ run: UnitRun, isUp: Bool = true, keepsNote: Bool = false) {
         if let child = run.child {
             byProcess[child.pid] = run
             supervisor.queue.watch(child.descriptor, for: .readable, Token.of(run.id, Token.child))
         }
-        if run.isOurs { note(run) }
+        if run.isOurs, !keepsNote { note(run) }
         run.startedAt = now
         run.isEndedByUs = false
-        run.lastAlive = now
         run.isUp = isUp
         run.goOn(at: now)
         if let ended = run.lastEnded { run.relaunchGap = now - ended }
@@ -188,7 +189,11 @@ extension SupervisorLoop {
     /// (C37).
     func followState(_ run: UnitRun) {
         if case .group = run.unit.origin { return }
-        let isBehind = run.unit.role == .foreground && run.backgroundSince != nil && run.isAlive
+        setShares(of: run, isBehind: run.unit.role == .foreground && run.backgroundSince != nil && run.isAlive)
+    }
+
+    /// Gives the unit the shares of background units, or the shares of the unit's own role again.
+    func setShares(of run: UnitRun, isBehind: Bool) {
         guard isBehind != (run.shares != nil), !run.isObserved else { return }
         do {
             if isBehind {

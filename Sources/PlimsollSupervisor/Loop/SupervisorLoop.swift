@@ -121,6 +121,8 @@ final class SupervisorLoop {
     }
 
     private func turn() {
+        // Before the wait: only the end of a watched guard ends the wait.
+        watchGuard()
         let wait = wait()
         if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, fleetWatch.current.level == .normal { trimAfterStart() }
         var tokens: [EventQueue.Token] = []
@@ -129,7 +131,6 @@ final class SupervisorLoop {
         supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
         for token in tokens { handle(token) }
-        watchGuard()
         if let trouble = supervisor.queue.takeTrouble() { supervisor.report(trouble) }
         takeRequests()
         keepTime()
@@ -180,6 +181,7 @@ final class SupervisorLoop {
             if let startAt = run.startAt, !isStopping, canStart(run) { due.append(startAt) }
             if let pause = pollPause(run) { due.append(now + pause) }
             if let watchdog = run.watchdog, run.state == .running { due.append(run.lastAlive + watchdog) }
+            if run.state == .leaving, let check = run.locks.nextDue { due.append(check) }
         }
         return due.min().map { max(.zero, $0 - now) }
     }

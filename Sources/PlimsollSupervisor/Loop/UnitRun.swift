@@ -31,8 +31,8 @@ final class UnitRun {
     var locks = LockCheck()
     var suspensionRequestedAt: Duration?
     var status: String?
-    /// The interval of the unit's watchdog messages. `lastAlive` is the time of the last one, measured while the unit
-    /// runs (K35).
+    /// The interval of the unit's watchdog messages. `lastAlive` is the time of the last one, or the time since which
+    /// the unit runs if that is later (K35).
     var watchdog: Duration?
     var lastAlive = Duration.zero
     var keepAlive: Duration?
@@ -101,9 +101,10 @@ final class UnitRun {
         (isGroupGone, isContained, throttledSince, throttle, shares) = (false, false, nil, [], nil)
     }
 
-    /// Marks the unit as running, or as still starting.
+    /// Marks the unit as running, or as still starting. The time of the watchdog begins anew.
     func goOn(at now: Duration) {
         enter(isUp ? .running : .starting, at: now)
+        lastAlive = now
         startBy = isUp ? nil : now + (unit.startTime ?? Self.startTime)
     }
 
@@ -138,6 +139,7 @@ final class UnitRun {
         )
         (report.keepAlive, report.lastWoken, report.restart) = (keepAlive, lastWoken, unit.restart)
         (report.lastEnded, report.relaunchGap, report.dependencies) = (lastEnded, relaunchGap, unit.dependencies)
+        report.isRestarting = startAt != nil
         (report.hasLink, report.share, report.trustsWorth) = (peer != nil, share, unit.trustsWorth)
         (report.worth, report.worthAt) = (worth?.offer, worth?.at)
         // While unknown, assume that the unit holds locks.

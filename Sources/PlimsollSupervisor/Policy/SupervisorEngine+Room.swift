@@ -23,7 +23,7 @@ extension SupervisorEngine {
             return unit.report.state != .stopped
                 || unit.report.dependencies.allSatisfy { running.contains($0) || !known.contains($0) }
         }
-        for unit in pass.units where unit.report.state == .stopped && unit.report.restart == .always {
+        for unit in pass.units where mayStart(unit) {
             if let ended = unit.report.lastEnded { pass.remind(at: ended + policy.relaunchGap) }
         }
         guard let choice else { return remindOfRoom(&pass, calmSince) }
@@ -45,10 +45,15 @@ extension SupervisorEngine {
             (unit.report.role != .foreground || unit.memory.footprint != nil)
                 && !unit.memory.hasFailed(.resume, at: now)
         case .stopped:
-            unit.report.restart == .always && !unit.memory.hasFailed(.start, at: now)
+            mayStart(unit) && !unit.memory.hasFailed(.start, at: now)
                 && (unit.report.lastEnded.map { now - $0 >= policy.relaunchGap } ?? true)
         default: false
         }
+    }
+
+    /// Returns true if the unit starts once there is room. A unit that ended by itself starts after a pause instead.
+    private func mayStart(_ unit: UnitSnapshot) -> Bool {
+        unit.report.state == .stopped && unit.report.restart == .always && !unit.report.isRestarting
     }
 
     /// Spaces returns apart: a simultaneous return would hit clients and databases with a storm of connections (T29).

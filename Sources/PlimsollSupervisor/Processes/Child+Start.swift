@@ -111,13 +111,6 @@ extension Child {
     }
 }
 
-extension UnitGroup {
-    /// Without a group, records the process as a leader whose children belong to the unit.
-    func note(_ pid: Int32) {
-        if directories.isEmpty { leaders.withLock { _ = $0.insert(pid) } }
-    }
-}
-
 /// Calls `body` with copies of `texts`, terminated by a null pointer.
 private func withCStrings<Result>(
     _ texts: [String], _ body: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result

@@ -108,10 +108,16 @@ package final class Guard: Sendable {
 
     private func hold(_ what: Held, _ id: ID, _ name: String) throws(GroupError) {
         let result = state.withLock { state -> Int32 in
-            forget(id, &state)
+            let former = state.held[id]?.keys ?? []
             // Recorded even if the guard could not be notified: the next guard will receive the entry.
             state.held[id] = (what, [])
-            let result = Self.send(what, id, &state, patience)
+            var result = Self.send(what, id, &state, patience)
+            // The former entries stay until the guard has the new ones: their processes may be stopped already.
+            if result >= 0 {
+                result = Self.remove(former, state.socket, patience)
+            } else {
+                state.held[id]?.keys += former
+            }
             // After a timeout, the guard's state is unknown. Replace the guard, and send all entries to the new one,
             // this included.
             return result == -ETIMEDOUT ? replace(&state) : result
@@ -164,12 +170,16 @@ package final class Guard: Sendable {
 
     private func forget(_ id: ID, _ state: inout State) {
         guard let entry = state.held.removeValue(forKey: id) else { return }
-        for key in entry.keys where Self.send(PLIMSOLL_GUARD_FORGET, -1, key, "", state.socket, patience) == -ETIMEDOUT
-        {
-            // The guard may still hold an entry that must not be released any more.
-            _ = replace(&state)
-            return
+        // The guard may still hold an entry that must not be released any more.
+        if Self.remove(entry.keys, state.socket, patience) < 0 { _ = replace(&state) }
+    }
+
+    /// Removes entries from the guard. Returns -ETIMEDOUT if the guard may still hold some of them, else 0.
+    private static func remove(_ keys: [UInt64], _ socket: Int32, _ patience: Int32) -> Int32 {
+        for key in keys where send(PLIMSOLL_GUARD_FORGET, -1, key, "", socket, patience) == -ETIMEDOUT {
+            return -ETIMEDOUT
         }
+        return 0
     }
 
     private static func send(_ what: Held, _ id: ID, _ state: inout State, _ patience: Int32) -> Int32 {
@@ -178,8 +188,12 @@ package final class Guard: Sendable {
         case .limits(let limits):
             for limit in limits {
                 let file = limit.directory.open(limit.file, O_WRONLY)
-                // The group is gone.
-                guard file >= 0 else { continue }
+                guard file >= 0 else {
+                    let number = errno
+                    if GroupDirectory.mayBeThere(number) { return -number }
+                    // The group is gone, or has no such limit.
+                    continue
+                }
                 defer { close(file) }
                 let result = add(PLIMSOLL_GUARD_TEXT, file, id, &state, patience, limit.text)
                 if result < 0 { return result }

@@ -32,9 +32,9 @@ struct DescriptorStore {
         let highest = Int32(clamping: ForeignCloser.openLimit - min(1024, ForeignCloser.openLimit / 4))
         for descriptor in descriptors where !holds(descriptor, name) {
             if kept.count >= Self.most { dropHungUp() }
-            let bytes = descriptor.memory
-            guard kept.count < Self.most, room.count > 0, bytes <= own, bytes <= room.bytes, descriptor.file < highest
-            else {
+            // Kept files may have grown past the bounds. A descriptor without memory adds nothing to them.
+            let bytes = descriptor.memory, fits = bytes == .zero || bytes <= own && bytes <= room.bytes
+            guard kept.count < Self.most, room.count > 0, fits, descriptor.file < highest else {
                 refused += 1
                 continue
             }

@@ -60,6 +60,8 @@ package struct UnitReport: Sendable, Hashable {
     /// killing a unit that comes straight back does harm.
     package var lastEnded: Duration?
     package var relaunchGap: Duration?
+    /// True if the start of the unit is planned, after a pause that grows with each failure.
+    package var isRestarting = false
     /// True if the unit holds a file lock that other processes may wait for.
     package var holdsLocks = false
     package var dependencies: [String] = []

@@ -48,7 +48,8 @@ package struct UnitsChange: Sendable, Hashable {
             "allowance": old.allowance != new.allowance, "restart": old.restart != new.restart,
             "notify": old.notify != new.notify,
             "startTime": old.startTime != new.startTime, "notifyAccess": old.notifyAccess != new.notifyAccess,
-            "socketOwner": old.socketOwner != new.socketOwner, "dependencies": old.dependencies != new.dependencies,
+            "socketOwner": old.socketOwner != new.socketOwner, "trustsWorth": old.trustsWorth != new.trustsWorth,
+            "dependencies": old.dependencies != new.dependencies,
         ])
         return (start, running)
     }

@@ -48,6 +48,15 @@ import Testing
                 """.dropLast()))
     }
 
+    @Test func `impossible numbers of a service are shown, and end no command`() {
+        var census = census(.chunks), shrunk = row
+        (census.namedBytes, census.ownedBytes, census.unnamedBytes) = (.max, 1, .max)
+        shrunk.bytes = .min
+        let status = HeapStatus(census: census, types: 2, declaredBytes: .max, growth: [shrunk], growthSeconds: 1)
+        let text = HeapText.text(status)
+        #expect(text.contains("% of 8 EiB in use are named or owned") && text.contains("-8 EiB"), "\(text)")
+    }
+
     @Test func `the text shows growth, and the types left out`() {
         var grown = row, shrunk = array
         (grown.count, shrunk.usedBytes) = (7, -4096)

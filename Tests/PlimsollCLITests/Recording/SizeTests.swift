@@ -31,6 +31,16 @@ import Testing
         #expect(abs(SizeAdvice([idle, record(rate: 100)]).rows[3].caches.bytes - 180 << 20) <= 3 << 20)
     }
 
+    @Test func `the sizes of many huge caches add up to a number`() {
+        var huge = record()
+        huge.caches = (0..<8).map { number in
+            var cache = huge.caches[0]
+            (cache.name, cache.curve[0].bytes) = ("pages \(number)", 1 << 60)
+            return cache
+        }
+        #expect(huge.problem == nil && SizeAdvice([huge]).known == .max)
+    }
+
     @Test func `the text has a row for each loss, and says where the curves end`() {
         let text = SizeCommand.text([record()])
         let rows = text.split(separator: "\n").map { $0.split(separator: " ").joined(separator: " ") }

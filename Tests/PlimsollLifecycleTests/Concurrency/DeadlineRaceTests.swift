@@ -182,11 +182,12 @@ import Testing
             registry.enterForeground()
             // Begun in the middle of a sweep that does not cover these tasks: only an expiration that joins the sweep
             // asks them to end.
-            let tasks = Mutex<[BackgroundTask]>([]), ready = Counter()
+            let tasks = Mutex<[BackgroundTask]>([]), ready = Counter(), asked = Counter()
+            let handler = BackgroundTaskRecord.Handler.blocking { _, _ in asked.add(1) }
             for _ in 0..<4 {
                 #expect(
                     Thread.start("begin") {
-                        let begun = (0..<50).map { registry.begin("late \($0)", #fileID, #line, handler: nil) }
+                        let begun = (0..<50).map { registry.begin("late \($0)", #fileID, #line, handler: handler) }
                         tasks.withLock { $0 += begun }
                         ready.add(1)
                     })
@@ -210,6 +211,8 @@ import Testing
             // The expiration came too late for the sweep to cover its tasks.
             if answered.all.isEmpty { _ = registry.giveUpStragglers() }
             #expect(answered.all == [200] && !registry.isExpiring && tasks.withLock { $0.allSatisfy { !$0.isActive } }, "round \(round)")
+            await until("round \(round): the handlers are called") { threads.busy == 0 }
+            #expect(asked.value == 200, "round \(round): each once")
             registry.detach()
             guard answered.all == [200] else { return }
         }

@@ -165,6 +165,25 @@ import Testing
         await until { manager.lifecycle.heldResources.isEmpty }
     }
 
+    @Test func `C48 C53 a resource whose release fails stays in use, and is released on the next way`() async throws {
+        struct Failure: Error {}
+        let calls = calls
+        let lock = ExclusiveResource(
+            "lock",
+            release: {
+                calls.add("release")
+                if calls.all.count == 1 { throw Failure() }
+            }, reacquire: { calls.add("acquire \($0)") })
+        try exclusive.add(lock)
+        let out = await release()
+        #expect(out.failed.keys.sorted() == ["lock"] && out.stillHeld == ["lock"])
+        #expect(await reacquire().done.isEmpty && lock.isHeld)
+        #expect(try lock.withUse { $0 } == 1)
+        let again = await release()
+        #expect(again.done == ["lock"] && again.stillHeld.isEmpty && !lock.isHeld)
+        #expect(await reacquire().done == ["lock"] && calls.all == ["release", "release", "acquire 2"])
+    }
+
     @Test func `C48 a resource that takes all the time does not keep others from releasing, and is reacquired late`() async throws {
         let gate = AsyncStream.makeStream(of: Void.self), calls = calls
         let slow = ExclusiveResource("slow", release: { for await _ in gate.stream {} }, reacquire: { calls.add("acquire slow \($0)") })
@@ -259,8 +278,31 @@ import Testing
         #expect(back.overran == ["slow"])
         #expect(await release().done.isEmpty)
         gate.continuation.finish()
-        await until { calls.all.count >= 4 }
-        #expect(calls.all == ["release", "asked", "got", "release"] && !slow.isHeld)
+        await until { calls.all.count >= 4 && !slow.isHeld }
+        #expect(calls.all == ["release", "asked", "got", "release"])
+    }
+
+    @Test func `T8 an acquisition that hangs through the background is given up when it ends, and only then repeated`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls
+        let slow = ExclusiveResource(
+            "slow", after: ["user"], release: { calls.add("release") },
+            reacquire: { epoch in
+                calls.add("asked \(epoch)")
+                for await _ in gate.stream {}
+                calls.add("got \(epoch)")
+            })
+        try exclusive.add(slow)
+        try exclusive.add(ExclusiveResource("user", release: {}, reacquire: { _ in calls.add("user") }))
+        _ = await release()
+        let exclusive = exclusive
+        _ = await passing(.seconds(1), once: { calls.all.contains("asked 2") }) { exclusive.reacquire(within: .seconds(1)) }
+        _ = await release()
+        // In front again, and the first acquisition still hangs.
+        let back = await passing(.seconds(1)) { exclusive.reacquire(within: .seconds(1)) }
+        #expect(back.overran == ["slow"] && back.failed.keys.sorted() == ["user"] && back.done.isEmpty)
+        gate.continuation.finish()
+        await until("the second acquisition has ended") { slow.epoch == 3 && slow.isHeld }
+        #expect(calls.all == ["release", "asked 2", "got 2", "release", "asked 3", "got 3"])
     }
 
     @Test func `T8 a late acquisition in the background takes nothing, and is repeated on the next way back`() async throws {
@@ -435,6 +477,28 @@ import Testing
         #expect(Set(done.all).count == 40 && most <= 3)
         clock.advance(by: .seconds(6))
         #expect(limiter.reconnectDelay() == .zero)
+    }
+
+    @Test func `C50 T29 the first connections to a peer after a gap are spread as well`() {
+        exclusive.gapEnded(RunningGap(.frozen, .seconds(60)))
+        clock.advance(by: .seconds(1))
+        let limiter = exclusive.reconnectLimiter(most: 3, spread: .seconds(5), seed: 42)
+        let delays = (0..<100).map { _ in limiter.reconnectDelay() }
+        #expect(delays.contains { $0 > .seconds(4) } && delays.allSatisfy { $0 < .seconds(5) })
+        clock.advance(by: .seconds(4))
+        #expect(limiter.reconnectDelay() == .zero, "five seconds after the gap")
+    }
+
+    @Test func `C50 T29 a handler of the way back that connects anew waits for the delay, and not until the deadline`() async throws {
+        let stage = Stage(), lifecycle = stage.lifecycle, exclusive = lifecycle.exclusive, connected = Counter()
+        let limiter = exclusive.reconnectLimiter(most: 1, spread: .seconds(2), seed: 42)
+        exclusive.reconnects.withLock { $0["database"] = limiter }
+        lifecycle.onResume("pool") { _ in try await exclusive.reconnect("database") { connected.add(1) } }
+        try await lifecycle.launch()
+        stage.clock.freeze(for: .seconds(60))
+        _ = try await stage.whileTimePasses { await until("the way back has ended") { lifecycle.reports.count == 2 } }
+        let back = try #require(lifecycle.reports.last)
+        #expect(connected.value == 1 && back.overran.isEmpty && back.took > .zero)
     }
 
     @Test func `a waiting reconnect can be cancelled, and takes no other's place`() async throws {

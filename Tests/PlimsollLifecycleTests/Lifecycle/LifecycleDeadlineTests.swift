@@ -233,6 +233,36 @@ import Testing
         #expect(seen.all == ["open [1] active", "again [] active"])
     }
 
+    @Test func `C74 an activation during an interruption is handled once the interruption has ended`() async throws {
+        let lifecycle = lifecycle, seen = Log<String>()
+        try await lifecycle.launch()
+        lifecycle.onActivation("links") { name, payload in seen.add("\(name) \(payload) \(lifecycle.state)") }
+        try await lifecycle.interrupt()
+        try await lifecycle.activate("open", payload: [1])
+        #expect(lifecycle.state == .inactive && seen.all.isEmpty)
+        try await lifecycle.endInterruption()
+        await until("the request is handled") { !seen.all.isEmpty }
+        try await lifecycle.activate("again")
+        #expect(seen.all == ["open [1] active", "again [] active"])
+    }
+
+    @Test func `C74 activations that blocked handlers held up past the deadline are handled afterwards, each once`() async throws {
+        let lifecycle = lifecycle, release = Blockade(), seen = Log<String>()
+        try await lifecycle.launch()
+        for number in 0..<100 { try await lifecycle.activate("\(number)") }
+        lifecycle.onActivation("blocked") { name, _ in
+            release.wait()
+            seen.add(name)
+        }
+        _ = try await stage.whileTimePasses(beside: release) {
+            await until("the deadline") { lifecycle.reports.contains { !$0.unreached.isEmpty } }
+        }
+        #expect(seen.all.isEmpty)
+        release.open()
+        await until("all requests are handled") { seen.all.count >= 100 }
+        #expect(seen.all.count == 100 && Set(seen.all).count == 100)
+    }
+
     @Test func `in seeded storms of requests each of a thousand observers is done exactly as often as undone`() async throws {
         let seed = UInt64.random(in: .min ... .max)
         print("seed \(seed)")

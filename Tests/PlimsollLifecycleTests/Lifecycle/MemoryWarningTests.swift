@@ -128,6 +128,22 @@ import Testing
         #expect(await manager.release(from: .group("image")).released == .zero, "no group by half its name")
     }
 
+    @Test func `C81 slashes in a name separate groups, and an empty name selects nothing`() {
+        let manager = manager(), rows = Holder("rows", .mebibytes(8)), others = Holder("others", .mebibytes(8))
+        let tenant = manager.registerGroup("tenants/42")
+        tenant.register(rows)
+        manager.register(others)
+        #expect(tenant.path == ["tenants", "42"] && tenant.name == "tenants/42" && tenant.heldBytes == 8 << 20)
+        let tenants = manager.registerGroup("tenants")
+        #expect(tenants.heldBytes == 8 << 20 && tenants.registerGroup("/42/").path == tenant.path)
+        #expect(tenant.release(3 << 20).released == .mebibytes(3) && rows.heldBytes == 5 << 20)
+        for name in ["", "/"] {
+            let report: ActionReport = manager.release(from: .group(name))
+            #expect(manager.heldBytes(in: .group(name)) == 0 && report.released == .zero)
+        }
+        #expect(rows.heldBytes == 5 << 20 && others.heldBytes == 8 << 20)
+    }
+
     @Test func `C81 a thousand members of a group are asked as one`() {
         let manager = manager()
         let group = manager.registerGroup("buffers")

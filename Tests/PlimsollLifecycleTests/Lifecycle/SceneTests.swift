@@ -106,6 +106,31 @@ import Testing
         #expect(lifecycle.state == .background && !stage.log.all.contains("a foreground"))
     }
 
+    @Test func `C95 C97 a scene takes no step before it is configured and restored, whoever asks for one meanwhile`() async throws {
+        let lifecycle = lifecycle, log = stage.log, store = store, threads = stage.manager.parts.threads
+        try store.write("scene-a", [1])
+        try await lifecycle.launch()
+        let a = await onThread {
+            lifecycle.connectScene("a", reason: .systemRequest) { scene in
+                // The requests of other threads: one for the scene, and one for the process and all of its scenes.
+                lifecycle.connectScene("a", reason: .userRequest)
+                lifecycle.threads.run { _ = try? await lifecycle.endInterruption() }
+                blockUntil("the requests are done") { threads.busy == 0 }
+                log.add("\(scene.state)")
+                scene.preserve(in: store, snapshot: { [1] }, restore: { _ in log.add("restored") })
+                scene.observe("a", onActive: { _ in log.add("active") })
+            }
+        }
+        await a.connected()
+        #expect(log.all == ["notRunning", "restored", "active"] && a.state == .active)
+    }
+
+    @Test func `C95 a request for a scene that is being connected is carried out before it returns`() async throws {
+        let a = lifecycle.connectScene("a", reason: .systemRequest)
+        try await a.enterForeground(cause: .operator)
+        #expect(a.state == .active && lifecycle.state == .active)
+    }
+
     @Test func `C96 T33 the largest idle scene ends first, and no foreground scene or scene with unfinished work ends`() {
         func candidate(_ id: String, _ bytes: Int, _ idle: Int, _ state: LifecycleState = .background, tasks: Bool = false) -> Scene.UnitSnapshot {
             Scene.UnitSnapshot(id: id, bytes: ByteCount(bytes), idle: .seconds(idle), state: state, hasTasks: tasks)

@@ -84,6 +84,26 @@ import Testing
         #expect(calls.all == ["action 1", isUndone ? "inverse 2" : "inverse 3"])
     }
 
+    @Test func `C6 T38 an action done after an inverse that failed late counts as done, and is undone once`() async throws {
+        let latch = Latch(), calls = calls
+        let pair = UndoPair(
+            { context in calls.add("action \(context.sequence)") },
+            { context in
+                calls.add("inverse \(context.sequence)")
+                await latch.wait()
+                if context.sequence == 1 { throw Broken() }
+            }, isDone: true)
+        let first = context(1)
+        let task = Task { try await pair.move(to: false, first) }
+        await until("the inverse is under way") { calls.all == ["inverse 1"] }
+        try await pair.move(to: true, context(2))
+        latch.open()
+        await #expect(throws: Broken.self) { try await task.value }
+        try await pair.move(to: true, context(3))
+        try await pair.move(to: false, context(4))
+        #expect(calls.all == ["inverse 1", "action 2", "inverse 4"])
+    }
+
     @Test func `a pair is empty without an action and an inverse`() {
         let step: UndoPair.Step = { _ in }
         for (action, inverse, isEmpty) in [(nil, nil, true), (step, nil, false), (nil, step, false), (step, step, false)]

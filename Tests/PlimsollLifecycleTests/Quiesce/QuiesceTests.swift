@@ -181,6 +181,21 @@ import Testing
         #expect(notified.all.last == "new: open, half")
     }
 
+    @Test func `C39 C54 work held back by a pause that came and went during a notification goes on`() async {
+        let set = set, executor = PausableExecutor("scene"), held = Log<Int>(), ran = Counter()
+        set.add(executor)
+        set.add(
+            Hook("revoking") { _ in
+                set.beginRevocation()
+                Task(executorPreference: executor) { @concurrent in ran.add(1) }
+                held.add(executor.waiting)
+                set.endRevocation()
+            })
+        set.setPressure(.warning, isQuiescing: false)
+        #expect(held.all == [1] && executor.waiting == 0)
+        await until("the work is done") { ran.value == 1 }
+    }
+
     @Test func `concurrent changes leave every member with the final extent`() async {
         let members = (0..<8).map { Recorder("\($0)", nil, nil) }
         for member in members { set.add(member) }

@@ -1,4 +1,5 @@
 import PlimsollTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -97,6 +98,33 @@ import Testing
         _ = lifecycle.preservation.launched()
         lifecycle = process(restored: restored)
         #expect(lifecycle.preservation.restore()["cart"] == RestoreOutcome.Result.none && restored.all.isEmpty)
+    }
+
+    @Test func `a state registered while the launch is being counted is restored and saved`() throws {
+        let lifecycle = process(), restored = Log<[UInt8]>(), store = store
+        try store.write("scene", PreservedState.wrap([9], version: 1))
+        let counting = CountingStore {
+            lifecycle.preserve("scene", in: store, snapshot: { [7] }, restore: { restored.add($0) })
+        }
+        lifecycle.countLaunches(in: counting, cleanStartAfter: 2)
+        #expect(lifecycle.preservation.restore()["scene"] == .restored && restored.all == [[9]])
+        #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty)
+        #expect(try store.read("scene") == PreservedState.wrap([7], version: 1))
+    }
+
+    /// A store that calls a closure once, when the count of launches is read.
+    private final class CountingStore: StateStore {
+        private let onRead: Mutex<(@Sendable () -> Void)?>
+
+        init(onRead: @escaping @Sendable () -> Void) { self.onRead = Mutex(onRead) }
+
+        func read(_ name: String) throws -> [UInt8]? {
+            onRead.withLock { $0.take() }?()
+            return nil
+        }
+
+        func write(_ name: String, _ bytes: [UInt8]) throws {}
+        func remove(_ name: String) throws {}
     }
 
     @Test func `an uncounted launch goes on and reports the problem`() {

@@ -23,6 +23,14 @@ import Testing
         return box.previous
     }
 
+    /// A record of one reading.
+    private static var whole: [UInt8] {
+        let memory = BoxMemory()
+        BoxMemory.writer.write(to: memory.start)
+        BoxContents.Sample.reading(at: 1, available: .zero).write(to: memory.start + BoxLayout.turns.place(1), sequence: 1)
+        return memory.bytes
+    }
+
     private func error(_ path: String? = nil, kernel: any StateKernel = HostStateKernel()) -> BoxFileError? {
         do throws(BoxFileError) { _ = try BoxFile(path ?? self.path, kernel: kernel) } catch { return error }
         return nil
@@ -93,6 +101,40 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: BoxFile.previous(of: path)))
     }
 
+    @Test func `T35 a record whose clearing a kill has cut short is no foreign file, and its copy stays`() throws {
+        _ = try run(.mebibytes(10))
+        _ = try run(.mebibytes(20))
+        var bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+        bytes.replaceSubrange(0..<4096, with: Data(count: 4096))
+        try bytes.write(to: URL(fileURLWithPath: path))
+        #expect(try run(.mebibytes(30)) == nil)
+        #expect(try BoxFile.read(path).contents.samples.map(\.usage) == [30 << 20])
+        #expect(try BoxFile.read(BoxFile.previous(of: path)).contents.samples.map(\.usage) == [10 << 20])
+        // A file of another size with such a beginning was never a black box.
+        try (bytes + Data([1])).write(to: URL(fileURLWithPath: path))
+        #expect(error()?.description.contains("it does not begin as one") == true)
+    }
+
+    @Test func `T35 a start after one that was killed at any call is not refused, and a copy of the record stays`() throws {
+        let whole = Self.whole
+        var killed = 0
+        for call in 1...1000 {
+            let kernel = DiskKernel(directory: "/state")
+            kernel.put(whole, at: "/state/box")
+            kernel.edit { $0.lastFile = 1 << 20 }
+            kernel.fail(call, .forever, EIO)
+            _ = error("/state/box", kernel: kernel)
+            guard kernel.faultWasReached else { break }
+            let next = kernel.reopened()
+            next.edit { $0.lastFile = 1 << 20 }
+            let reason = try #require(error("/state/box", kernel: next))
+            #expect(reason.description.hasPrefix("cannot map"), "killed at call \(call): \(reason)")
+            #expect(next.contents("/state/box.previous") == whole, "killed at call \(call)")
+            killed += 1
+        }
+        #expect(killed > 100)
+    }
+
     @Test func `a file that others may write, or that belongs to another user, is refused and stays`() throws {
         _ = try run(.zero)
         let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
@@ -133,12 +175,7 @@ import Testing
     }
 
     @Test(arguments: [ENOSPC, EIO]) func `T35 with any failing call, the previous record is in one of both files`(failure: Int32) throws {
-        let whole: [UInt8] = {
-            let memory = BoxMemory()
-            BoxMemory.writer.write(to: memory.start)
-            BoxContents.Sample.reading(at: 1, available: .zero).write(to: memory.start + BoxLayout.turns.place(1), sequence: 1)
-            return memory.bytes
-        }()
+        let whole = Self.whole
         var failed = 0
         for call in 1...1000 {
             let kernel = DiskKernel(directory: "/state")

@@ -144,6 +144,53 @@ import Testing
         #expect(living.contains("end       none yet: the process runs") && !living.contains { $0.hasPrefix("advice") })
     }
 
+    @Test func `no numbers and times of a sealed record make the story trap`() throws {
+        let memory = BoxMemory()
+        BoxMemory.writer.write(to: memory.start)
+        var table = BoxWriter(memory.start + BoxLayout.tables.place(1), size: BoxLayout.tables.size)
+        table.put(UInt32(1))
+        table.put(Int64.min)
+        table.put(UInt32(3))
+        table.skip(to: BoxLayout.rowSize)
+        for bytes in [Int64.max, .max, .min] {
+            table.put(bytes)
+            table.put(UInt32(0))
+            table.put("pages", room: BoxLayout.holderName)
+        }
+        table.seal()
+        let times = [Duration.nanoseconds(Int64.min), .zero, .nanoseconds(Int64.max)]
+        let usages = [-1, 0, Int.max]
+        let limits: [(limit: Int, available: Int)] = [(-1, -1), (1, 0), (1, .max), (.max, 0), (.max, 1), (.max, .max)]
+        var samples: [BoxContents.Sample] = []
+        for at in times {
+            for usage in usages {
+                for (limit, available) in limits {
+                    var sample = BoxContents.Sample.reading(at: 0, available: .zero)
+                    (sample.at, sample.wall, sample.usage) = (at, at, usage)
+                    (sample.limit, sample.available) = (limit, available)
+                    samples.append(sample)
+                }
+            }
+        }
+        // Each reading is the last one once.
+        for first in samples.indices {
+            for (index, sample) in (samples[first...] + samples[..<first]).enumerated() {
+                let sequence = UInt32(index + 1)
+                sample.write(to: memory.start + BoxLayout.turns.place(sequence), sequence: sequence)
+            }
+            let contents = try memory.contents()
+            #expect(contents.samples.count == samples.count)
+            #expect(BoxStory(contents).lines { _ in "" }.count > 9)
+        }
+        // A rise of one byte in some 580 years.
+        var slow = [BoxContents.Sample.reading(at: 0, available: ByteCount(1)), .reading(at: 0, available: .zero)]
+        for index in slow.indices { slow[index].limit = 1 << 50 }
+        slow[0].at = times[0]
+        slow[1].at = times[2]
+        let advice = BoxStory(.of(slow)).lines { _ in "" }.first { $0.hasPrefix("advice") }
+        #expect(advice?.contains("a limit twice as large would last") == true, "\(advice ?? "")")
+    }
+
     @Test func `a record without a reading names the process that wrote the record`() {
         #expect(
             BoxStory(.of([])).lines { _ in "then" } == [

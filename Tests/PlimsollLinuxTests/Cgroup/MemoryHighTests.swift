@@ -37,6 +37,34 @@ import Testing
         #expect(kernel.ask { $0.files[Self.path] } == "max\n")
     }
 
+    @Test(arguments: ["max\n", "1099511627776\n"])
+    func `K18 a limit lifted at run time takes memory.high along, and a later limit has one again`(none: String) throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        let driver = SourceDriver(kernel, options: asked)
+        #expect(try driver.read().boundary == .high)
+        driver.set(Machines.main + "/memory.max", none)
+        #expect(try driver.read(after: .seconds(10)).boundary == .machine)
+        #expect(kernel.ask { $0.files[Self.path] } == "max\n")
+        #expect(driver.source.capabilities["throttle"]?.isLive == false)
+        driver.set(Machines.main + "/memory.max", "\(1 << 30)\n")
+        let limited = try driver.read(after: .seconds(10))
+        #expect(limited.boundary == .high && limited.limit! > .mebibytes(900))
+    }
+
+    @Test func `K27 without a limit memory.high stays until the usage is below the earlier value, or the write succeeds`() {
+        let kernel = ScriptedKernel(Machines.version2(high: "500000000"))
+        let high = MemoryHigh(Machines.main, kernel, TextBuffer())
+        #expect(high.apply(below: 128 << 20, usage: 0))
+        #expect(!high.apply(below: KernelText.unlimited, usage: 500_000_000))
+        kernel.edit { $0.writeRefusals[Self.path] = EBUSY }
+        #expect(!high.apply(below: KernelText.unlimited, usage: 0))
+        #expect(high.held?.ours == 96 << 20 && kernel.ask { $0.files[Self.path] } == "100663296\n")
+        kernel.edit { $0.writeRefusals = [:] }
+        #expect(high.apply(below: KernelText.unlimited, usage: 499_999_999))
+        #expect(high.held?.ours == nil && kernel.ask { $0.files[Self.path] } == "500000000\n")
+        withExtendedLifetime(high) {}
+    }
+
     @Test func `a foreign memory.high is left alone, at the start, later and at the end`() throws {
         let lower = ScriptedKernel(Machines.version2(high: "200000000"))
         _ = SourceDriver(lower, options: asked)

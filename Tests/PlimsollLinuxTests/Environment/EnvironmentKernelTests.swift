@@ -58,6 +58,26 @@ import Testing
         environment.unwatch(.clock)
     }
 
+    @Test func `C63 a set clock and a begun day are reported, although a watch is added or removed before the timer is read`() throws {
+        kernel.edit { $0.usesOwnClock = true }
+        var watch = ClockWatch(kernel)
+        watch.add(.clock, at: .zero)
+        kernel.setClock(by: .seconds(3600))
+        watch.add(.day, at: .zero)
+        let added = watch.collect(at: .zero), again = watch.collect(at: .zero)
+        #expect(added[.clock] == 1 && again.isEmpty)
+        kernel.setClock(by: .seconds(3600))
+        watch.remove(.day, at: .zero)
+        let removed = watch.collect(at: .zero)
+        #expect(removed == [.clock: 1])
+        watch.add(.day, at: .zero)
+        kernel.reach(try #require(kernel.ask(\.timerSetTo).last))
+        watch.add(.timeZone, at: .zero)
+        let begun = watch.collect(at: .zero)
+        #expect(begun[.day] == 1)
+        watch.close()
+    }
+
     @Test func `C63 dates and shifts are found in any zone`() {
         var random = SeededGenerator(seed: usualSeed(1))
         for _ in 0..<300 {
@@ -162,6 +182,46 @@ import Testing
     }
 
     // MARK: Faults
+
+    @Test func `T18 a broken watch that is cancelled is not retried, so that the watching thread sleeps`() {
+        let scratch = Scratch(), kernel = BentKernel(root: scratch.path)
+        kernel.edit { $0.refusesUevents = EAFNOSUPPORT }
+        let environment = LinuxEnvironment(kernel, zone: nil)
+        #expect(environment.watch(.device("usb")) && environment.watch(.file("/app")))
+        let later = environment.now + .seconds(3600)
+        let broken = environment.state.withLock { $0.devices.retry.wait(at: later) }
+        environment.unwatch(.device("usb"))
+        let cancelled = environment.state.withLock { $0.devices.retry.wait(at: later) }
+        #expect(broken == Duration.zero && cancelled == nil)
+        environment.unwatch(.file("/app"))
+    }
+
+    @Test func `T18 nothing is retried after the last broken watch is gone, or works again after an event`() {
+        let scratch = Scratch(), kernel = BentKernel(root: scratch.path), later = Duration.seconds(3600)
+        kernel.edit { ($0.failingCall, $0.failure) = ($0.calls + 1, EMFILE) }
+        var clock = ClockWatch(kernel)
+        clock.add(.clock, at: .zero)
+        #expect(clock.retry.wait(at: later) == Duration.zero)
+        clock.remove(.clock, at: .zero)
+        #expect(clock.retry.wait(at: later) == nil)
+
+        var files = PathWatches(kernel)
+        files.add(.file("/app"), ["/app"], at: .zero)
+        // For a missing name the directory is watched between two looks at the name.
+        kernel.edit { ($0.failingCall, $0.failure) = ($0.calls + 2, ENOSPC) }
+        files.add(.file("/more"), ["/more"], at: .zero)
+        #expect(files.broken == [.file("/more")] && files.retry.wait(at: later) == Duration.zero)
+        files.remove(.file("/more"))
+        #expect(files.retry.wait(at: later) == nil)
+
+        kernel.edit { $0.failingCall = $0.calls + 5 }
+        files.add(.locale, ["/first", "/second"], at: .zero)
+        #expect(files.broken == [.locale] && files.retry.wait(at: later) == Duration.zero)
+        scratch.write("first", "new")
+        let counts = files.collect(at: .zero)
+        #expect(counts[.locale] ?? 0 > 0 && files.broken.isEmpty && files.retry.wait(at: later) == nil)
+        files.close()
+    }
 
     @Test(arguments: [EIO, EMFILE, EBADF])
     func `a watch survives any single failing call, and the watching thread ends with the last watcher`(failure: Int32) async {

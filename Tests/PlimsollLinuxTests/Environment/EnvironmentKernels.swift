@@ -128,8 +128,13 @@ final class BentKernel: EnvironmentKernel {
 
     func setClockTimer(_ timer: Int32, at second: Int64) -> Int32 {
         if let fault = fault() { return fault }
-        edit { $0.timerSetTo.append(second) }
-        return 0
+        return state.withLock { state in
+            state.timerSetTo.append(second)
+            // As the kernel does: an event that was not read yet is gone. Only a set clock is reported, here.
+            defer { state.rings = nil }
+            _ = host.drain(timer)
+            return state.rings == -Int(ECANCELED) ? -ECANCELED : 0
+        }
     }
 
     var clocks: (real: Duration, boot: Duration) {

@@ -22,6 +22,8 @@ final class DiskKernel: StateKernel {
         var names: [String: Inode] = [:]
         var synchronizedNames: [String: Inode] = [:]
         var directories: Set<String> = ["/"]
+        /// Files of another user, which cannot be opened.
+        var forbidden: Set<String> = []
         var files: [Int32: (path: String, inode: Inode?)] = [:]
         var locked: [ObjectIdentifier: Int32] = [:]
         var lastFile: Int32 = 2
@@ -111,6 +113,7 @@ final class DiskKernel: StateKernel {
                     return Int(state.lastFile)
                 }
                 guard state.directories.contains(Self.parent(path)) else { return -Int(ENOENT) }
+                if state.forbidden.contains(path) { return -Int(EACCES) }
                 if state.names[path] == nil {
                     guard access == .replacing || access == .locking else { return -Int(ENOENT) }
                     state.names[path] = Inode()

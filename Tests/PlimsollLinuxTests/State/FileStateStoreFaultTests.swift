@@ -156,6 +156,18 @@ import Testing
         #expect(try store.read("cart") == Self.old)
     }
 
+    @Test func `C24 an operator's mark of another user counts although it cannot be opened, and can be removed`() throws {
+        let kernel = DiskKernel(directory: Self.directory), store = Self.store(kernel)
+        let mark = Self.directory + "/killed-by-operator"
+        kernel.put([], at: mark)
+        kernel.edit { $0.forbidden = [mark] }
+        #expect(try store.isMarkedKilledByOperator())
+        kernel.fail(1, .once, EIO)
+        #expect { try store.isMarkedKilledByOperator() } throws: { ($0 as? FileStateStoreError)?.reason == .inputOutput }
+        try store.clearKilledByOperatorMark()
+        #expect(try !store.isMarkedKilledByOperator())
+    }
+
     @Test func `a read-only state is read without the lock`() throws {
         let kernel = DiskKernel(directory: Self.directory)
         try Self.store(kernel).write("cart", Self.old)

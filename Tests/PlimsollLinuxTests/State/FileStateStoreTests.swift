@@ -180,6 +180,24 @@ import Testing
         #expect(reports.all.isEmpty)
     }
 
+    @Test func `stores of one directory share the state with any spelling of the path, also before the directory is made`() throws {
+        let link = directory.path + "/link", place = directory.path + "/kept"
+        try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: place)
+        do {
+            let first = FileStateStore(directory: place + "/a/b"), second = FileStateStore(directory: link + "//a/./b/")
+            try first.write("cart", [1])
+            #expect(try second.append([2], to: "cart") && first.append([3], to: "cart"))
+            let third = FileStateStore(directory: link + "/./a/b")
+            #expect(try third.load("cart") == .state(base: [1], deltas: [[2], [3]]) && third.append([4], to: "cart"))
+            #expect(Flock(place + "/a/b/lock", text: nil) == nil)
+            #expect(try first.append([5], to: "cart"))
+        }
+        // The last store has released the lock.
+        let other = try #require(Flock(place + "/a/b/lock", text: nil))
+        other.release()
+    }
+
     @Test func `one process has a directory, and another process is refused with the owner's pid`() throws {
         let holder = try #require(Flock(directory.path + "/lock", text: "4711\n"))
         let store = store()
@@ -216,6 +234,13 @@ import Testing
         #expect(try !store.isMarkedKilledByOperator())
         try put(Array("any text".utf8), "killed-by-operator")
         #expect(try store.isMarkedKilledByOperator() && names() == ["cart.state", "killed-by-operator", "lock"])
+        try store.clearKilledByOperatorMark()
+        try FileManager.default.createSymbolicLink(
+            atPath: directory.path + "/killed-by-operator", withDestinationPath: "/nowhere")
+        #expect(try store.isMarkedKilledByOperator())
+        try store.clearKilledByOperatorMark()
+        #expect(try !store.isMarkedKilledByOperator())
+        #expect(try !FileStateStore(directory: directory.path + "/not/there").isMarkedKilledByOperator())
         try FileStateStore.markKilledByOperator(directory: directory.path + "/not/there")
         #expect(try FileStateStore(directory: directory.path + "/not/there").isMarkedKilledByOperator())
     }

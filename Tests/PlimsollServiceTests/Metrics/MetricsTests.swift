@@ -179,6 +179,41 @@ import Testing
         #expect(try factory.expectCounter("plimsoll_requests_shed_total", shed).totalValue == 1)
     }
 
+    @Test func `a gauge whose value is no longer known is withdrawn, and comes back with the next value`() throws {
+        let factory = TestMetrics(), manager = ResourceManager(source: ScriptedPressureSource())
+        let shedder = RequestShedder("web"), labels = [("limiter", "web")]
+        manager.lifecycle.pausables.add(shedder)
+        var reporter = MetricsReporter(manager, factory)
+        func limit() -> Double? { try? factory.expectRecorder("plimsoll_admissions_limit", labels).lastValue }
+        for _ in 0..<2 {
+            shedder.quiesce(to: .half)
+            reporter.report()
+            #expect((limit() ?? 0) > 0)
+            // With enough memory, the shedder has no limit.
+            shedder.quiesce(to: .open)
+            reporter.report()
+            #expect(limit() == nil)
+        }
+        #expect(try factory.expectRecorder("plimsoll_admissions_running", labels).lastValue == 0, "others stay")
+    }
+
+    @Test func `a total that falls when a cache leaves counts on from there`() throws {
+        let factory = TestMetrics(), manager = ResourceManager(source: ScriptedPressureSource())
+        let caches = (0..<2).map { _ in PurgeableCache<Int, Int>("twin", cost: { _, _ in 1 }) }
+        let registrations = caches.map { manager.register($0) }, labels = [("cache", "twin"), ("result", "miss")]
+        var reporter = MetricsReporter(manager, factory)
+        func reportedMisses(after misses: Int, in cache: Int) throws -> Int64 {
+            for key in 0..<misses { _ = caches[cache].value(forKey: key) }
+            reporter.report()
+            return try factory.expectCounter("plimsoll_cache_requests_total", labels).totalValue
+        }
+        #expect(try reportedMisses(after: 5, in: 0) == 5)
+        #expect(try reportedMisses(after: 2, in: 1) == 7)
+        registrations[0].cancel()
+        #expect(try reportedMisses(after: 0, in: 1) == 7, "the total is 2 now")
+        #expect(try reportedMisses(after: 1, in: 1) == 8)
+    }
+
     @Test func `a release is timed when done`() async throws {
         let factory = TestMetrics(), manager = ResourceManager(source: ScriptedPressureSource())
         _ = MetricsReporter(manager, factory)

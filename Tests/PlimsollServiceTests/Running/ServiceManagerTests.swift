@@ -274,6 +274,53 @@ import Testing
         #expect(try lost.read("cart") == [1])
     }
 
+    private func fillQueue() { while (try? serviceManager.notify("WATCHDOG=1")) != nil {} }
+
+    @Test func `T36 a removal that the service manager is not told of is an error, and the state stays`() throws {
+        let store = nextRun()
+        try store.write("cart", [1])
+        listen()
+        fillQueue()
+        #expect(throws: ServiceManagerError.self) { try store.remove("cart") }
+        listen()
+        #expect(try store.read("cart") == [1] && nextRun().read("cart") == [1])
+        try store.remove("cart")
+        #expect(try store.read("cart") == nil && nextRun().read("cart") == nil)
+        try store.remove("cart")
+    }
+
+    @Test func `T36 an earlier file that could not be removed is removed by the next call, and never read again`() throws {
+        let store = nextRun()
+        try store.write("cart", [1])
+        listen()
+        fillQueue()
+        // One message has room: the new file's.
+        #expect(socket.receive() != nil)
+        try store.write("cart", [2])
+        listen()
+        #expect(kept.count == 2)
+        fillQueue()
+        #expect(throws: ServiceManagerError.self) { try store.remove("cart") }
+        listen()
+        try store.write("list", [3])
+        #expect(try nextRun().read("cart") == [2])
+        #expect(kept.count == 2)
+        try store.remove("cart")
+        #expect(try nextRun().read("cart") == nil)
+    }
+
+    @Test func `a state that is written after a removal has a label of its own`() throws {
+        let store = nextRun()
+        try store.write("cart", [1])
+        listen()
+        let first = kept.map(\.name)
+        try store.remove("cart")
+        try store.write("cart", [2])
+        listen()
+        #expect(kept.count == 1 && !first.contains(kept[0].name))
+        #expect(try nextRun().read("cart") == [2])
+    }
+
     @Test func `foreign files and files for another process are left alone`() {
         #expect(ServiceManagerStateStore.inherited { ["LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b"][$0] }.isEmpty)
         let mine = ServiceManagerStateStore.inherited {

@@ -126,6 +126,25 @@ import Testing
         #expect(alone.parents[.unified] == root)
     }
 
+    @Test func `K43 a unit with the name of the supervisor's leaf is refused with that reason`() throws {
+        let top = try fixture(["cgroup.controllers": "memory\n", "cgroup.subtree_control": ""])
+        let leaf = top + "/plimsoll-supervisor", list = leaf + "/cgroup.procs"
+        mkdir(leaf, 0o755)
+        close(open(list, O_WRONLY | O_CREAT, 0o644))
+        defer {
+            unlink(list)
+            rmdir(leaf)
+            remove(top, ["cgroup.controllers", "cgroup.subtree_control"])
+        }
+        #expect(GroupText.write("\(getpid())\n", to: list) == nil)
+        let place = GroupPlace.directory(leaf, top: top)
+        var probe = GroupProbe(prefix: "plimsoll")
+        probe.unified(place, leaf: "plimsoll-supervisor")
+        let root = GroupRoot(probe, own: OwnGroups(places: [.unified: place]), prefix: "plimsoll")
+        #expect { try root.clear("supervisor", sparing: []) } throws: { ($0 as? GroupError)?.reason == .supervisors }
+        try root.clear("web", sparing: [])
+    }
+
     @Test func `K42 K44 the supervisor can be killed with a group, and acts before systemd-oomd does`() {
         // A process that can't be killed survives alone where a group is killed as a whole.
         #expect(SelfProtection.Options().oomScoreAdjust > -1000)

@@ -34,6 +34,18 @@ import Testing
         #expect(ProcessTable.tree(of: [99], among: all) == [])
     }
 
+    @Test func `K38 another process with an ended leader's pid is no leader, and the leader's session stays`() {
+        let other = ProcessStat(Array("10 (x) S 1 1 10 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 5".utf8))!
+        let member = ProcessStat(Array("13 (x) S 1 1 10 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 4".utf8))!
+        func pids(_ started: UInt64?, _ processes: ProcessStat...) -> Set<Int32> {
+            ProcessTable.pids(of: [ProcessTable.Leader(pid: 10, started: started)], among: processes)
+        }
+        #expect(pids(5, other) == [10] && pids(3, other).isEmpty && pids(3, other, member).isEmpty)
+        #expect(pids(3, member) == [10] && ProcessTable.tree(of: pids(3, member), among: [member]) == [13])
+        // Without a start time the process counts as the leader: a unit is rather kept than lost.
+        #expect(pids(nil, other) == [10])
+    }
+
     @Test func `K38 pids are taken once, and pids of other namespaces not at all`() {
         #expect(GroupText.pids(Array("7\n7\n0\n12\n-3\nx\n99999999999\n".utf8)) == [7, 12])
         #expect(GroupText.pids([]) == [])
@@ -91,7 +103,8 @@ import Testing
     @Test func `an error names the action, the object, the reason and the remedy`() {
         #expect(
             "\(GroupError(.freeze, "/sys/fs/cgroup/a", .supervisors))"
-                == "cannot freeze /sys/fs/cgroup/a: the supervisor is in the group; name a group of the unit alone")
+                == "cannot freeze /sys/fs/cgroup/a: the supervisor is in the group; "
+                + "name a group of the unit alone, or give the unit another name")
         let refused = "\(GroupError(.make, "/a/b", .kernel(EACCES)))"
         #expect(refused.hasSuffix("run the supervisor as root or in a delegated group (Delegate=yes in its unit)"))
         #expect("\(GroupError(.reclaim, "/a", .runs))" == "cannot reclaim memory of /a: the processes run; suspend the unit first")

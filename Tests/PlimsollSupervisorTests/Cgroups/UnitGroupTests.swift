@@ -2,6 +2,7 @@ import CSystemCallFaults
 import Glibc
 import Plimsoll
 import PlimsollLinux
+import Synchronization
 import TestSupport
 import Testing
 
@@ -125,6 +126,53 @@ import Testing
         try group.killAll()
         #expect(child.waitForEnd(within: Workbench.limit) == .killed(signal: SIGKILL, dumpedCore: false))
         #expect(group.waitUntilEmpty(Workbench.limit))
+    }
+
+    @Test func `K38 without a group, a process that got the pid of an ended one is left alone`() throws {
+        let group = try UnitGroup("loose", [], own: OwnGroups())
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        let (stranger, words) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
+        defer { Workbench.clear(group, child) }
+        defer {
+            stranger.signal(SIGKILL)
+            stranger.waitForEnd()
+        }
+        #expect(output.line() == "ready" && words.line() == "ready")
+        let started = try #require(stranger.started)
+        // As if the unit had ended, and the kernel had given the pid to a stranger.
+        let ended = ProcessTable.Leader(pid: stranger.pid, started: started - 1)
+        group.leaders.withLock { leaders in _ = leaders.insert(ended) }
+        #expect(group.processes == [child.pid])
+        try group.killAll()
+        #expect(child.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false))
+        #expect(group.isEmpty && stranger.ending == nil)
+        // Nothing is left of the former processes.
+        let next = try Child.start(.init(["/bin/sleep", "1000"]), in: group)
+        let leaders = group.leaders.withLock { leaders in leaders.map(\.pid) }
+        #expect(leaders == [next.pid])
+        next.signal(SIGKILL)
+        next.waitForEnd()
+    }
+
+    @Test(
+        .needs(
+            Workbench.found.parents.count > 1 && access("/usr/bin/python3", X_OK) == 0,
+            "no groups in two hierarchies, or no python that counts signals, here"))
+    func `a signal reaches each process once, also where several hierarchies list the process`() throws {
+        // The kernel queues signals of these numbers, and delivers the lower number first.
+        let script = """
+            import signal
+            signal.pthread_sigmask(signal.SIG_BLOCK, [40, 41])
+            print('ready', flush=True)
+            while True: print(int(signal.sigwait([40, 41])), flush=True)
+            """
+        let group = try Workbench.root().make("web")
+        let (child, output) = try Workbench.shell("exec /usr/bin/python3 -c \"\(script)\"", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        try group.send(40)
+        child.signal(41)
+        #expect(output.line() == "40" && output.line() == "41")
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))

@@ -41,4 +41,17 @@ struct LockCheckTests {
         check.answer(false, asked: .seconds(1), counts: false)
         #expect(check.areHeld == nil && check.isDue(at: .seconds(5)))
     }
+
+    @Test func `C48 the time of the next check is known while locks are held, and only then`() {
+        var check = LockCheck()
+        check.begin()
+        #expect(check.nextDue == nil)
+        check.startCheck(at: .seconds(1))
+        #expect(check.nextDue == nil)
+        check.answer(true, asked: .seconds(1), counts: true)
+        #expect(check.nextDue == .seconds(2))
+        check.startCheck(at: .seconds(2))
+        check.answer(false, asked: .seconds(2), counts: true)
+        #expect(check.nextDue == nil)
+    }
 }

@@ -140,6 +140,13 @@ extension SupervisorFaultTests {
         #expect(socket_faults_end())
     }
 
+    @Test(arguments: [Duration.zero, .nanoseconds(1), .seconds(Int64.max / 1_000_000_000), .seconds(Int64.max)])
+    func `a wait of any length ends with a wake-up`(limit: Duration) throws {
+        let queue = try EventQueue()
+        queue.ring()
+        #expect(queue.wait(atMost: limit) { _ in })
+    }
+
     @Test func `a file that can't be watched is reported once, and watched as soon as the kernel allows`() throws {
         let queue = try EventQueue(), output = Output()
         _ = write(output.write, "x", 1)

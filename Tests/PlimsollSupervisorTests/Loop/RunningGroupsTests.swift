@@ -121,6 +121,41 @@ import Testing
 
     @Test(
         .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"),
+        .needs(Workbench.found.capabilities["weights"]!.isLive, "no processor weights here"))
+    func `C37 a process released while in the background has the shares of the role again, and no lower limit`() async throws {
+        let directory = Fixture.Directory(), socket = "\(directory.path)/supervisor"
+        let script = """
+            select(undef, undef, undef, 0.01) until -S '\(socket)'; socket(S, AF_UNIX, SOCK_STREAM, 0);
+            connect(S, sockaddr_un('\(socket)')) or die $!; syswrite(S, "1 hello v=1\\n2 state is=background\\n"); sleep 1000
+            """
+        var launch = Child.Launch(["/usr/bin/perl", "-MSocket", "-e", script])
+        launch.environment = [OrphanCleanup.variable: OrphanCleanup.mark]
+        let child = try Child.start(launch)
+        let fleet = try RunningFleet([ServiceUnit(name: "old", origin: .process(child.pid))]) {
+            $0.policy.leaveTime = .seconds(3600)
+        }
+        #expect(await fleet.waits { fleet.state("old") == .running })
+        #expect(symlink("\(fleet.directory.path)/supervisor", socket) == 0)
+        let isNew = Workbench.found.capabilities["weights"]!.detail.hasSuffix("cpu.weight"),
+            file = isNew ? "cpu.weight" : "cpu.shares"
+        let (own, behind) = isNew ? ("100\n", "25\n") : ("1024\n", "256\n")
+        #expect(await fleet.waits { text(fleet, "old", file) == behind })
+        // On version 2, a unit sent to the background at critical may not grow.
+        fleet.push()
+        #expect(await fleet.waits { fleet.records.contains { $0.action == .background && $0.result != nil } })
+        fleet.supervisor.reload([])
+        #expect(await fleet.waits { fleet.report("old") == nil })
+        #expect(text(fleet, "old", file) == own && RunningFleet.isRunning(child.pid))
+        #expect((text(fleet, "old", "memory.high") ?? "max\n") == "max\n")
+        _ = await fleet.stop()
+        #expect(fleet.isOver && fleet.problems.isEmpty, "\(fleet.problems)")
+        Workbench.clear(try fleet.supervisor.root.make("old"), child)
+        #expect(fleet.hasNoGroups)
+        unlink(socket)
+    }
+
+    @Test(
+        .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"),
         .needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
     func `C36 a unit over the allowance is throttled, then ended, and the group is unthrottled`() async throws {
         let directory = Fixture.Directory()

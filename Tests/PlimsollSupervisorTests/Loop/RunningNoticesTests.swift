@@ -50,6 +50,38 @@ import Testing
         #expect(await fleet.stop())
     }
 
+    @Test func `the time of a start does not count for the watchdog`() async throws {
+        // The start takes longer than the watchdog's interval. The other unit starts in the turn that reads `READY=1`.
+        let start = "say_it('WATCHDOG_USEC=100000'); select(undef, undef, undef, 1); say_it('READY=1'); sleep 1000"
+        let database = perl("database", start) { ($0.notify, $0.startTime) = (true, .seconds(1000)) }
+        let fleet = try RunningFleet([database, .shell("web") { $0.dependencies = ["database"] }])
+        #expect(await fleet.waits { fleet.state("web") == .running })
+        #expect(await fleet.stop())
+    }
+
+    @Test func `C48 a leaving unit that gives up a file lock is frozen without any further event`() async throws {
+        let directory = Fixture.Directory(), go = "\(directory.path)/go", file = "\(Workbench.directory)/\(Workbench.prefix())"
+        defer { for path in [go, file] { unlink(path) } }
+        let script = """
+            open(F, '>', '\(file)') or die $!; flock(F, 2) or die $!;
+            socket(L, AF_UNIX, SOCK_STREAM, 0); connect(L, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!;
+            syswrite(L, "1 hello v=1\\n2 suspend\\n"); select(undef, undef, undef, 0.01) until -e '\(go)'; close(F); sleep 1000
+            """
+        let fleet = try RunningFleet([perl("job", script) { $0.role = .background }]) { $0.policy.leaveTime = .milliseconds(50) }
+        #expect(await fleet.waits { fleet.state("job") == .leaving })
+        // By then the time to leave is over, and the lock is known.
+        var polls = 0
+        #expect(
+            await fleet.waits {
+                polls += 1
+                return polls > 200
+            })
+        #expect(fleet.state("job") == .leaving)
+        close(open(go, O_CREAT | O_WRONLY, 0o600))
+        #expect(await fleet.waits { fleet.state("job") == .suspended })
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+    }
+
     @Test func `K38 a process that a unit names as the main process is followed, and a foreign process is not`() async throws {
         let stranger = try Workbench.shell("exec sleep 1000", in: nil).child
         defer {

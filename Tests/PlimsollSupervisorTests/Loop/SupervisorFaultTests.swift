@@ -160,6 +160,23 @@ import Testing
         #expect(await fleet.waits { guards().isEmpty })
     }
 
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine), arguments: [1, 2])
+    func `T32 a silent guard whose replacement can't be started is replaced later`(times: Int) async throws {
+        defer { faults_disarm() }
+        let fleet = try RunningFleet([.shell("web"), .shell("other")], isFaulted: true) { $0.guardPatience = .seconds(2) }
+        #expect(await fleet.waits { fleet.process("web") != nil && fleet.process("other") != nil })
+        let other = fleet.process("other"), first = try #require(fleet.guardian)
+        kill(first, SIGSTOP)
+        faults_arm(FAULT_CLONE, 1, times, EAGAIN)
+        // The guard is to hold the group of another unit, and does not answer.
+        fleet.supervisor.reload([.shell("web"), .shell("other"), .shell("late")])
+        #expect(await fleet.waits { fleet.guardian(of: ["web", "other", "late"]).map { $0 != first } ?? false })
+        #expect(faults_count(FAULT_CLONE) > times)
+        #expect(times == 1 || fleet.problems.contains { $0.contains("cannot restart the guard") }, "\(fleet.problems)")
+        #expect(await endsWell(fleet, other))
+        #expect(await fleet.waits { guards().isEmpty })
+    }
+
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `T32 a remade group that the guard refused is watched, and guarded once frozen`() async throws {
         defer { faults_disarm() }

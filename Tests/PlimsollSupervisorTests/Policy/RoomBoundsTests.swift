@@ -39,6 +39,16 @@ import Testing
         #expect(engine.words(calm) == [] && engine.nextEvaluation(after: calm) == nil)
     }
 
+    @Test mutating func `a unit that waits for the pause after a failure is not started early because there is room`() {
+        let failed = [
+            unit("web", .foreground, .stopped, 0) { ($0.restart, $0.lastEnded, $0.isRestarting) = (.always, .seconds(5), true) }
+        ]
+        #expect(engine.words(fleet(0, .normal, failed)) == [])
+        let calm = fleet(10, .normal, failed)
+        #expect(engine.words(calm) == [] && engine.nextEvaluation(after: calm) == nil)
+        #expect(engine.words(fleet(40, .normal, failed)) == [])
+    }
+
     @Test mutating func `after a start the next evaluation is due for the next return`() {
         let always = [unit("always", .background, .stopped, 0) { ($0.restart, $0.lastEnded) = (.always, .zero) }]
         #expect(engine.words(fleet(0, .normal, always)) == [])

@@ -70,6 +70,19 @@ import Testing
         #expect(message(.init(["/bin/true", "a\0b"])).contains("a zero byte"))
     }
 
+    @Test(.needs(Workbench.found.capabilities["kill"]!.isLive, "no cgroup.kill here", or: .virtualMachine))
+    func `T33 a unit starts again after another process has killed the group's processes`() throws {
+        let group = try Workbench.root().make("web"), path = try #require(group.unified?.path)
+        defer { Workbench.clear(group) }
+        for _ in 0..<3 {
+            let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+            #expect(output.line() == "ready")
+            #expect(GroupText.write("1", to: path + "/cgroup.kill") == nil)
+            #expect(child.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false))
+            #expect(group.waitUntilEmpty(Workbench.limit))
+        }
+    }
+
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `no process is started in a frozen group`() throws {
         let group = try Workbench.root().make("web")

@@ -1,4 +1,5 @@
 import CPlimsollSupervisor
+import CSystemCallFaults
 import Glibc
 import Plimsoll
 import TestSupport
@@ -112,6 +113,45 @@ import Testing
             guardian = nil
             #expect(writes(output))
         }
+    }
+
+    @Test(.needs(faults_work(), "a sanitizer has these calls for itself"), arguments: [1, 2])
+    func `T32 a supervisor killed between two messages to the guard leaves no process stopped`(lost: Int) throws {
+        let group = try UnitGroup("loose", [], own: OwnGroups())
+        let (child, output) = try busy(in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "x")
+        var guardian: Guard? = try Guard()
+        try guardian!.watch(group)
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        // The guard receives no more of the update, and then the end.
+        socket_faults_begin(lost, ENOBUFS, true)
+        try? guardian!.watch(group)
+        #expect(socket_faults_end())
+        guardian = nil
+        #expect(writes(output))
+    }
+
+    @Test(.needs(faults_work(), "a sanitizer has these calls for itself"))
+    func `T32 a limit whose file can't be opened now is not taken for the limit of a removed group`() throws {
+        let folder = Fixture.Directory(), files = ["cgroup.procs", "limit"].map { "\(folder.path)/\($0)" }
+        for file in files { close(open(file, O_WRONLY | O_CREAT, 0o600)) }
+        defer { for file in files { unlink(file) } }
+        let group = try UnitGroup("loose", [], own: OwnGroups())
+        let limit = LiftedLimit(try GroupDirectory(.cpu, folder.path, isOurs: false), "limit", "free")
+        var guardian: Guard? = try Guard()
+        func reason(failing number: Int32) -> GroupError.Reason? {
+            faults_begin(1, number, false)
+            defer { _ = faults_end() }
+            do throws(GroupError) { try guardian!.watch([limit], .throttle, of: group) } catch { return error.reason }
+            return nil
+        }
+        for number in [EMFILE, ENFILE, ENOMEM] { #expect(reason(failing: number) == .kernel(number)) }
+        for number in [ENOENT, ENODEV] { #expect(reason(failing: number) == nil) }
+        try guardian!.watch([limit], .throttle, of: group)
+        guardian = nil
+        #expect(try GroupText.read(files[1]).get() == Array("free".utf8))
     }
 
     @Test func `T32 the guard survives the signals that end the supervisor, and holds none of the supervisor's descriptors`() throws {

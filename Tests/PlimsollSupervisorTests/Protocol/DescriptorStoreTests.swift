@@ -43,6 +43,19 @@ import Testing
         close(ends[1])
     }
 
+    @Test func `a socket is kept even if memory files kept before have grown past the bounds, and no other file is`() {
+        var store = DescriptorStore(), ends: [Int32] = [0, 0]
+        #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+        let grown = memoryFile(.mebibytes(100), filled: .zero)
+        #expect(store.keep([grown], name: "x", room: plenty) == 0)
+        #expect(posix_fallocate(grown.file, 0, 70 << 20) == 0)
+        // Other units have used up the memory of all units.
+        let none = DescriptorStore.Room(count: 5, bytes: .mebibytes(-1))
+        #expect(store.keep([KeptDescriptor(ends[0])], name: "x", room: none) == 0 && store.kept.count == 2)
+        #expect(store.keep([memoryFile(.mebibytes(1), filled: .mebibytes(1))], name: "x", room: plenty) == 1)
+        close(ends[1])
+    }
+
     @Test func `no descriptor is kept near the limit of open files`() throws {
         var store = DescriptorStore()
         let file = memoryFile(.mebibytes(1), filled: .zero)

@@ -43,6 +43,26 @@ import Testing
         #expect(cache.count == 100 && cache.byteCount == 100 && left.value == 0 && cache.value(forKey: 5) == 1)
     }
 
+    /// A key whose hash calls a closure. An insert computes the hash after the first comparison of cost and limit.
+    struct CallingKey: Hashable, Sendable {
+        let number: Int
+        var call: (@Sendable () -> Void)?
+
+        static func == (left: CallingKey, right: CallingKey) -> Bool { left.number == right.number }
+        func hash(into hasher: inout Hasher) {
+            call?()
+            hasher.combine(number)
+        }
+    }
+
+    @Test func `T26 an insert that exceeds a limit lowered meanwhile is refused, and nothing else changes`() {
+        let cache = PurgeableCache<CallingKey, Int>("lowered", limit: .bytes(100), cost: { _, value in value })
+        for number in 0..<7 { cache.insert(10, forKey: CallingKey(number: number)) }
+        let key = CallingKey(number: 7, call: { cache.limit = .bytes(80) })
+        #expect(!cache.insert(90, forKey: key) && cache.limit == 80)
+        #expect(cache.count == 7 && cache.byteCount == 70 && cache.statistics.rejected == 1)
+    }
+
     /// The evicted cost is less than the entry's cost, because some room was free.
     @Test(arguments: [1, 64]) func `a large entry evicts only the cost that does not fit`(shards: Int) {
         let cache = cache(1000, shards: shards)

@@ -33,6 +33,13 @@ import Testing
         #expect(cache.insert("", forKey: 3), "a cost of nothing is a cost")
     }
 
+    @Test(arguments: [(1, 32), (128, 4096), (129, 4096), (4096, 4096)] as [(Int, Int)])
+    func `a cache splits into 32 shards for each core, and on a large machine into as many as a cache may have`(
+        processors: Int, shards: Int
+    ) {
+        #expect(PurgeableCache<Int, Int>.usualShards(processors: processors) == shards)
+    }
+
     @Test func `a limit of zero admits only entries of zero cost`() {
         let cache = cache(0)
         #expect(!cache.insert("x", forKey: 1) && cache.insert("", forKey: 2))
@@ -103,7 +110,7 @@ import Testing
 
     @Test func `an invalidation is announced before entries leave, and their removal listeners can tell`() {
         let cache = cache(), calls = Log<String>()
-        cache.onInvalidation { calls.add("invalidation") }
+        cache.onInvalidation { calls.add($0 ? "invalidation" : "end") }
         cache.onRemoval { key, _, _ in calls.add(CacheInvalidation.isRunning ? "\(key) invalid" : "\(key)") }
         cache.insert("a", forKey: 1, tags: ["t"])
         cache.insert("b", forKey: 2)
@@ -111,7 +118,7 @@ import Testing
         cache.purge(tag: "t")
         cache.removeValue(forKey: 2)
         cache.removeAll()
-        #expect(calls.all == ["invalidation", "1 invalid", "2", "invalidation", "3 invalid"])
+        #expect(calls.all == ["invalidation", "1 invalid", "end", "2", "invalidation", "3 invalid", "end"])
     }
 
     @Test func `listeners receive every reason once`() {

@@ -245,6 +245,26 @@ import Testing
         #expect(!(0..<100).contains { Self.find($0, store) })
     }
 
+    @Test func `a large entry leaves after four turns even if used after each, and the next insert counts anew`() {
+        let store = Self.store(1 << 20)
+        for key in 0..<5 { Self.insert(key, store, size: 20_000) }
+        // Readers take no lock, so other threads may do this between any two turns of an insert.
+        func use(_ keys: Range<Int>) { for key in keys { for _ in 0..<3 { _ = Self.find(key, store) } } }
+        func turn() -> Bool { store.withLog(false) { $0.evictNext() } }
+        var turns = 0
+        while store.statistics.evictions == 0, turns < 100 {
+            use(0..<5)
+            #expect(turn())
+            turns += 1
+        }
+        #expect(store.statistics.evictions == 1 && turns == 4 * 5 + 1)
+        // Retires the segment that is empty now, so that the next entry has its number.
+        #expect(turn())
+        Self.insert(5, store, size: 20_000)
+        use(5..<6)
+        #expect(turn() && store.statistics.evictions == 1)
+    }
+
     @Test func `an entry that comes back soon after an eviction enters the main queue`() {
         let store = Self.store(512 << 10)
         var key = 0

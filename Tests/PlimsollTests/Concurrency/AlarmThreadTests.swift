@@ -92,6 +92,64 @@ import Testing
         }
     }
 
+    @Test func `a waiter looks again after ten milliseconds while a thread for the alarms is being started`() {
+        let time = Timekeeper(elapsed: { .zero }), started = Mutex<Alarms?>(nil), waits = Log<Duration>()
+        let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time)) { _, _ in
+            // Another thread may wait at this moment, when the new thread may yet be refused.
+            if let all = started.withLock({ $0 }) { waits.add(all.wait(on: Parker(), atMost: .milliseconds(12))) }
+            return true
+        }
+        started.withLock { $0 = alarms }
+        alarms.set(.timer, after: .seconds(1)) {}
+        started.withLock { $0 = nil }
+        #expect(waits.all == [.milliseconds(10)])
+    }
+
+    @Test func `an alarm set while a thread takes over is called, although the task takes the wake-up`() async {
+        let now = Mutex(Duration.zero), check = Mutex<(@Sendable () -> Void)?>(nil), thread = Mutex(UInt(0))
+        let isOpen = Counter(), isSet = Counter(), isOver = Counter(), calls = Counter()
+        let time = Timekeeper(
+            elapsed: { now.withLock { $0 } },
+            asleep: {
+                check.withLock { $0 }?()
+                return .zero
+            }, onStep: nil)
+        let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time)) { name, body in
+            guard isOpen.value != 0 else { return false }
+            let isStarted = Thread.start(name) {
+                thread.withLock { $0 = Thread.current }
+                body()
+            }
+            // Holds the task, which then finds the wake-up before the thread does.
+            blockUntil("the alarm is set") { isSet.value != 0 }
+            return isStarted
+        }
+        let far = alarms.set(.timer, after: .seconds(3600)) {}
+        // A check by the thread or by the task reads the time of the sleep twice.
+        let mine = Counter(), others = Counter()
+        let count: @Sendable () -> Void = {
+            if Thread.current == thread.withLock({ $0 }) {
+                mine.add(1)
+                guard mine.value == 2 else { return }
+                // The thread's check is over, and has found nothing to do for an hour.
+                alarms.set(.deadline, after: Alarms.stride) { calls.add(1) }
+                isSet.add(1)
+                blockUntil("the task's last check") { others.value == 2 }
+                isOver.add(1)
+            } else if isSet.value != 0 {
+                others.add(1)
+            }
+        }
+        check.withLock { $0 = count }
+        isOpen.add(1)
+        await until("the task has taken the wake-up") { isOver.value == 1 }
+        check.withLock { $0 = nil }
+        #expect(calls.value == 0)
+        now.withLock { $0 = Alarms.stride }
+        await until("the call") { calls.value == 1 }
+        far.cancel()
+    }
+
     @Test func `without a startable thread each alarm is called, and a thread takes over as soon as one starts`() async {
         let starter = Starter(), time = Timekeeper.running, calls = Counter()
         let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time), startThread: starter.start)

@@ -8,10 +8,11 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct WorkerTests {
     private static let budget = Duration.seconds(5)
 
-    /// A starter of threads that can refuse.
+    /// A starter of threads that can refuse. Counts the threads that have ended.
     private final class Starter: Sendable {
-        private let state = Mutex((isRefusing: true, started: 0))
+        private let state = Mutex((isRefusing: true, started: 0, ended: 0))
         var started: Int { state.withLock { $0.started } }
+        var ended: Int { state.withLock { $0.ended } }
 
         func relent() { state.withLock { $0.isRefusing = false } }
 
@@ -20,7 +21,11 @@ import Testing
                 if !state.isRefusing { state.started += 1 }
                 return state.isRefusing
             }
-            return !isRefused && Thread.start(name, body)
+            guard !isRefused else { return false }
+            return Thread.start(name) {
+                body()
+                self.state.withLock { $0.ended += 1 }
+            }
         }
     }
 
@@ -75,6 +80,7 @@ import Testing
         #expect(worker.timeUntilStuck(at: .seconds(15), budget: Self.budget) == nil)
         handler.unpark()
         blockUntil("the old thread's return") { calls.withLock { $0 } == [true, true, false] }
+        blockUntil("the old thread's end") { starter.ended == 1 }
         worker.stop()
     }
 }

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// The division of memory in a manager.
-@Suite struct DividerTests {
+@Suite(.timeLimit(.minutes(5))) struct DividerTests {
     /// A policy without a reserve for bursts, so that the room for caches is known.
     private let policy = PressurePolicy(thresholds: PressureThresholds(burstReserve: 0), division: .byWorth)
 
@@ -77,11 +77,12 @@ import Testing
             var asked: [Int] = []
         }
 
-        let name: String, rebuildCost = RebuildCost.cheap
+        let name: String, rebuildCost = RebuildCost.cheap, calls = Log<String>()
         private let state: Mutex<State>
+        private let onStop: @Sendable () -> Void
 
-        init(_ name: String, held: Int) {
-            self.name = name
+        init(_ name: String, held: Int, onStop: @escaping @Sendable () -> Void = {}) {
+            (self.name, self.onStop) = (name, onStop)
             state = Mutex(State(held: held))
         }
 
@@ -102,7 +103,10 @@ import Testing
 
         func attach(_ meter: ChargeMeter) -> Bool { true }
         func release(_ target: Int) -> Int { 0 }
-        func learn(onRound: (@Sendable () -> Void)?) {}
+        func learn(onRound: (@Sendable () -> Void)?) {
+            calls.add(onRound == nil ? "stop" : "learn")
+            if onRound == nil { onStop() }
+        }
         func endRound(upTo bytes: Int, at now: Duration) -> Learnt? {
             state.withLock { $0.curve }.map { Learnt(curve: $0, loadTime: 1e6, rate: nil) }
         }
@@ -162,6 +166,52 @@ import Testing
         divider.share(ProcessShare(bytes: 3 << 20, total: 64 << 20))
         Self.round(divider)
         #expect(meter.makeRoom(100) == 100 && caches[0].asked == [100] && caches[1].asked.isEmpty)
+    }
+
+    @Test func `a cache whose registration ends during a round gets no share, and makes no room for others`() {
+        let manager = ResourceManager(source: ScriptedPressureSource(), policy: policy)
+        let caches = ["one", "two"].map { name in PurgeableCache<Int, Int>(name) { _, value in value } }
+        let registrations = caches.map { manager.register($0) }
+        for key in 0..<3000 { caches[0].insert(1000, forKey: key) }
+        manager.parts.divider.share(ProcessShare(bytes: 2 << 20, total: 64 << 20))
+        var isRegistered = true
+        manager.parts.divider.round { entry, body in
+            body()
+            // Once: both caches have learnt, and have no share yet.
+            if entry.name == "two", isRegistered {
+                registrations[0].cancel()
+                isRegistered = false
+            }
+            return true
+        }
+        let shares = caches.map { $0.counters.share.pointee.load(ordering: .relaxed) }
+        #expect(!isRegistered && shares[0] == 0 && shares[1] > 0)
+        #expect(caches[0].counters.sampled.pointee.load(ordering: .relaxed) == 0)
+        #expect(manager.parts.meter.makeRoom(100) == 0 && caches[0].count == 3000)
+    }
+
+    @Test func `a round that is under way does not make a cache learn again whose registration is ending`() {
+        let manager = ResourceManager(source: ScriptedPressureSource(), policy: policy)
+        let blockade = Blockade(), cancelled = Counter()
+        let leaving = FakeCache("leaving", held: 0, onStop: { blockade.wait() })
+        let staying = FakeCache("staying", held: 0)
+        let registration = manager.register(leaving)
+        manager.register(staying)
+        manager.parts.divider.round { entry, body in
+            if entry.name == "leaving" {
+                _ = Thread.start("cancel") {
+                    registration.cancel()
+                    cancelled.add(1)
+                }
+                blockUntil("the end of learning") { blockade.count == 1 }
+            }
+            body()
+            return true
+        }
+        blockade.open()
+        blockUntil("the end of the registration") { cancelled.value == 1 }
+        #expect(leaving.calls.all == ["stop"] && staying.calls.all == ["learn"])
+        withExtendedLifetime(manager) {}
     }
 
     @Test func `one cache without a limit learns nothing`() async throws {

@@ -73,6 +73,64 @@ import Testing
         manager.parts.purgeWorker.stop()
     }
 
+    @Test func `C79 C85 a purgeable that answers a status releases memory meanwhile, and the process does not end`()
+        async throws
+    {
+        let source = source, exits = exits, blockade = Blockade(), calls = Counter(), held = Mutex(100 << 20)
+        (source.available, source.fall) = (.mebibytes(20), .zero)
+        let manager = ResourceManager(
+            source: source, policy: policy, time: clock.timekeeper, exit: { exits.add($0, $1) })
+        manager.register(
+            "slow",
+            byteCount: {
+                calls.add(1)
+                // The first call is that of the status.
+                if calls.value == 1 { blockade.wait() }
+                return held.withLock { $0 }
+            },
+            release: { target in
+                source.fall = .mebibytes(50)
+                held.withLock { $0 -= target }
+                return target
+            })
+        func pass() -> Bool { inTurn { turn in manager.parts.purger.run(turn) { _ in } } }
+        var response = PressureResponse(
+            policy: policy, parts: manager.parts, source: source, time: clock.timekeeper)
+        let status: Task<ManagerStatus, any Error> = onThread { manager.status }
+        await until("the question for the status") { blockade.count == 1 }
+        turn(0, &response, shortfall: .mebibytes(20))
+        let first = pass()
+        blockade.open()
+        _ = try await status.value
+        #expect(first && held.withLock { $0 } == 80 << 20)
+        turn(1, &response, shortfall: .mebibytes(20))
+        #expect(manager.parts.purger.isAwaited, "no pause follows a pass that helped")
+        let next = pass()
+        for second in 2...4 { turn(second, &response) }
+        #expect(next && held.withLock { $0 } == 60 << 20)
+        #expect(exits.count == 0 && !manager.parts.inbox.isStopped)
+    }
+
+    @Test func `the time that an ending takes does not pass for a freeze`() throws {
+        let clock = clock, exits = exits
+        let ladder = try EscalationLadder([Rung(at: .critical, after: .seconds(1), .terminate(grace: .seconds(10)))])
+        let policy = PressurePolicy(ladder: ladder)
+        // Without steps, as for real time: the loop makes no promises on a manual clock.
+        let time = Timekeeper(elapsed: clock.timekeeper.elapsed)
+        let manager = ResourceManager(source: source, policy: policy, time: time, exit: { exits.add($0, $1) })
+        let heartbeat = manager.parts.heartbeat
+        manager.beforeTermination("rows") { _ in
+            clock.freeze(for: .seconds(3))
+            _ = heartbeat.beat(.alarms, next: nil)
+        }
+        source.available = .mebibytes(20)
+        var response = PressureResponse(policy: policy, parts: manager.parts, source: source, time: time)
+        _ = heartbeat.beat(.loop, next: .seconds(1))
+        for second in 0...1 { turn(second, &response) }
+        #expect(exits.count == 1 && heartbeat.gaps == 0)
+        #expect(time.elapsed() == .seconds(3), "the save has run")
+    }
+
     /// A source that gives the available memory at a second reading, and a fall of 50 MiB or less for each pass.
     private final class PassSource: PressureSource {
         private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, wakes: 0, measurements: 0))

@@ -78,6 +78,31 @@ import Testing
         }
     }
 
+    @Test func `T6 T7 a listener that blocks is named once, and misses reports until the call returns`() async throws {
+        try await RunningManager.run { running in
+            let goOn = Parker(), calls = Counter(), manager = running.manager
+            manager.onReport { _ in
+                calls.add(1)
+                if calls.value == 1 { goOn.park() }
+            }
+            await running.available(.mebibytes(150))
+            await running.until { calls.value == 1 }
+            for _ in 0..<3 {
+                await running.available(.mebibytes(150), after: .seconds(6))
+                // The report that names the listener is for that listener, too.
+                await running.until { manager.parts.journal.overwritten > 0 || calls.value > 1 }
+            }
+            #expect(calls.value == 1, "one call inside, and none beside that")
+            #expect(manager.reports.filter { $0.outcome == .overran(["onReport"]) }.count == 1)
+            goOn.unpark()
+            await running.until {
+                manager.parts.report(
+                    ActionReport(eventID: 0, action: .warn, level: .normal, evidence: [], began: .zero))
+                return calls.value > 1
+            }
+        }
+    }
+
     @Test func `T6 an observer that blocked through a shortage is notified of the recovery on return, once`() async throws {
         try await RunningManager.run { running in
             let release = Parker(), notified = Counter()

@@ -165,6 +165,70 @@ import Testing
         #expect(!purger.isAwaited, "once")
     }
 
+    @Test func `a restriction ends with the registration, and a purgeable without a restriction is left alone`() {
+        let manager = manager(), holder = NotedHolder(held: 100 << 20), late = NotedHolder(held: 100 << 20)
+        let registration = manager.register(holder)
+        var response = response(of: manager)
+        turn(.seconds(1), .warning, &response, shortfall: .mebibytes(40))
+        pass(of: manager)
+        manager.register(late).cancel()
+        registration.cancel()
+        #expect(holder.restrictions == [.mebibytes(60), nil] && late.restrictions.isEmpty)
+        registration.cancel()
+        #expect(holder.restrictions.count == 2, "lifted once")
+    }
+
+    @Test func `a restriction ends with the manager`() async throws {
+        let manager = manager(), holder = NotedHolder(held: 100 << 20)
+        manager.register(holder)
+        let run = Task { try await manager.run() }
+        source.push(usage: .mebibytes(1004), limit: .gibibytes(1))
+        // The pass is reported after the restriction.
+        await until("the pass") { manager.reports.contains { $0.action == .release } }
+        run.cancel()
+        try await run.value
+        #expect(holder.restrictions == [ByteCount.zero, nil])
+    }
+
+    @Test func `a pass that is under way at the end of the manager lifts the restriction, and sets none`() {
+        let manager = manager(), purger = manager.parts.purger, isOver = Counter()
+        let holder = NotedHolder(held: 100 << 20, onCount: { if isOver.value > 0 { _ = purger.end() } })
+        manager.register(holder)
+        var response = response(of: manager)
+        turn(.seconds(1), .warning, &response, shortfall: .mebibytes(40))
+        pass(of: manager)
+        #expect(holder.restrictions == [.mebibytes(60)])
+        isOver.add(1)
+        turn(.seconds(2), .warning, &response)
+        turn(.seconds(60), .warning, &response, shortfall: .mebibytes(40))
+        pass(of: manager)
+        #expect(holder.asked.count == 2 && holder.restrictions == [.mebibytes(60), nil])
+    }
+
+    @Test func `a restriction is lifted at the end once another call of the purgeable has returned`() async throws {
+        let manager = manager(), purger = manager.parts.purger, holder = NotedHolder(held: 100 << 20)
+        manager.register(holder)
+        var response = response(of: manager)
+        turn(.seconds(1), .warning, &response, shortfall: .mebibytes(40))
+        pass(of: manager)
+        let entry = manager.parts.purgeables.snapshot[0], blockade = Blockade(), inside = Counter()
+        let call: Task<Bool, any Error> = onThread {
+            entry.gate.call(at: .zero) {
+                inside.add(1)
+                blockade.wait()
+            }
+        }
+        await until("the call") { inside.value == 1 }
+        let end: Task<Bool, any Error> = onThread {
+            defer { purger.liftAll() }
+            return purger.end()
+        }
+        blockade.open()
+        let hasCalled = try await call.value, mayLift = try await end.value
+        #expect(hasCalled && mayLift)
+        #expect(holder.restrictions == [.mebibytes(60), nil])
+    }
+
     @Test func `a keeper that is stuck in a purgeable is given up, and the purgeable is named`() async {
         let manager = manager(), blockade = Blockade(), keeper = manager.parts.keeper
         manager.register(NotedVolatile("stuck", held: 100, onCall: { if $0 == .release { blockade.wait() } }))

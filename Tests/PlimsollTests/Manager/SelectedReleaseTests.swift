@@ -18,6 +18,17 @@ import Testing
         func dropSpares() -> Int { spares }
     }
 
+    @Test(arguments: [(Int.max - 1, Int.max), (Int.min, 0)] as [(Int, Int)])
+    func `the sum of the bytes asked for stays a number, and a negative target adds none`(target: Int, sum: Int) {
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)
+        manager.register(NotedHolder(held: 10))
+        for _ in 0..<2 {
+            let report: ActionReport = manager.release(target)
+            #expect(report.asked == ByteCount(target))
+        }
+        #expect(manager.counts.releases.askedBytes == sum && manager.counts.releases.count == 2)
+    }
+
     @Test(arguments: [([], 0), ([4096], 4096), ([4096, 1000], 5096), ([4096, -1], 4096)] as [([Int], Int)])
     func `spare memory counts as released on the way to the background, and a negative number as none`(
         spares: [Int], released: Int

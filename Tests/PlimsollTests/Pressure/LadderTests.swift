@@ -90,6 +90,23 @@ import Testing
         #expect(!outcome.allActions.contains { $0.isDestructive })
     }
 
+    @Test func `T40 the time of a rehearsal is no patience in the shortage that follows, and no rung is done`() {
+        var climb = LadderClimb(.standard.terminating(after: .seconds(30)))
+        func destructive(_ second: Int, _ evidence: PressureEvidence) -> [PressureAction] {
+            climb.climb(PressureAssessment(at: .seconds(second), level: .critical, evidence: evidence))
+                .filter(\.isDestructive)
+        }
+        let actions: [PressureAction] = [
+            .expireBackgroundTasks(grace: .seconds(5)), .suspend, .terminate(grace: .seconds(10)),
+        ]
+        let rehearsed = (0...30).flatMap { destructive($0, .simulated) }
+        #expect(rehearsed == actions)
+        let real = (31...61).map { destructive($0, .headroom) }
+        #expect(climb.criticalSince == .seconds(31))
+        #expect(real[2] == [actions[0]] && real[10] == [actions[1]] && real[30] == [actions[2]])
+        #expect(real.flatMap { $0 } == actions, "and nothing else")
+    }
+
     @Test func `only an opted-in policy ends the process, at the given time, in each form of opting in`() throws {
         let trace = PressureTrace(String(repeating: "#", count: 60))
         #expect(!Simulation().run(trace).actions.contains("t"))

@@ -110,6 +110,7 @@ import Testing
         }
         #expect(included(.all) == "abcd" && asked(.all) == "abc")
         #expect(included(.group("images")) == "ab" && included(.group("images/small")) == "b")
+        #expect(included(.group("")) == "" && asked(.group("")) == "" && included(.group("/")) == "")
         #expect(included(.group("small")) == "" && included(.tag("x")) == "ac" && included(.tag("z")) == "")
         #expect(included(.named("d")) == "d" && asked(.named("d")) == "d" && asked(.named("e")) == "")
         #expect(included(.all.upTo(.trivial)) == "a" && included(.all.upTo(.expensive)) == "abc")

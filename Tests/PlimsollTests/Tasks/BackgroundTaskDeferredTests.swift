@@ -249,6 +249,82 @@ import Testing
         #expect(queue.inOrder.map(\.due) == [.seconds(3600)])
     }
 
+    @Test func `requests stay in the store when the last work ends after the manager is gone`() async {
+        let threads = HandlerThreads(most: 1), blockade = Blockade(), goOn = Counter()
+        let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper))
+        let tasks = BackgroundTaskRegistry(time: clock.timekeeper, alarms: alarms, threads: threads)
+        defer { tasks.detach() }
+        struct Requests: Sendable { weak let all: DeferredTasks? }
+        func begin() -> Requests {
+            let deferred = DeferredTasks(tasks: tasks, published: PublishedLevel(), time: clock.timekeeper)
+            #expect(deferred.persist(in: store) == nil)
+            deferred.schedule("tomorrow", earliest: .seconds(86_400))
+            deferred.handle("now") { _ in await until { goOn.value != 0 } }
+            deferred.schedule("now")
+            return Requests(all: deferred)
+        }
+        let requests = begin(), looks = Counter()
+        // Takes the only thread, so that the write waits.
+        threads.run { () -> Void in blockade.wait() }
+        await until("the thread is taken") { blockade.count == 1 }
+        goOn.add(1)
+        await until("the write waits") { threads.busy == 2 }
+        // A few looks suffice to see the requests go, if the write does not keep them.
+        await until("the end of the work") {
+            looks.add(1)
+            return requests.all == nil || looks.value > 20
+        }
+        blockade.open()
+        await until("the write") { threads.busy == 0 }
+        #expect(deferred.persist(in: store) == nil && deferred.pending.map(\.id) == ["tomorrow"])
+    }
+
+    @Test func `requests that cannot be read stay in the store, and a later call adopts them`() {
+        deferred.persist(in: store)
+        deferred.schedule("far", earliest: .seconds(7200))
+        let next = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        #expect(next.deferred.persist(in: UnreadableStore(kept: store))?.contains("cannot read") == true)
+        next.deferred.schedule("near", earliest: .seconds(3600))
+        #expect(next.deferred.persist(in: store) == nil && next.deferred.pending.map(\.id) == ["near", "far"])
+    }
+
+    @Test func `a task that becomes due while the host sleeps begins after the sleep`() async {
+        handle("far")
+        deferred.schedule("far", earliest: .seconds(3600))
+        clock.sleepHost(for: .seconds(3600))
+        await until { runs.all == ["far"] && deferred.pending.isEmpty }
+    }
+
+    @Test func `a task begins earlier by the time that the host has slept`() async {
+        handle("far")
+        deferred.schedule("far", earliest: .seconds(3600))
+        clock.sleepHost(for: .seconds(1800))
+        clock.advance(by: .milliseconds(1_799_900))
+        #expect(runs.all.isEmpty && deferred.pending.map(\.isRunning) == [false])
+        clock.advance(by: .milliseconds(100))
+        await until { runs.all == ["far"] && deferred.pending.isEmpty }
+    }
+
+    @Test func `sleeps too short for a gap bring a task forward as well`() async {
+        handle("far")
+        deferred.schedule("far", earliest: .seconds(60))
+        for _ in 0..<10 { clock.sleepHost(for: .milliseconds(900)) }
+        deferred.poll()
+        clock.advance(by: .seconds(51))
+        await until { runs.all == ["far"] && deferred.pending.isEmpty }
+    }
+
+    @Test func `an alarm that rings a moment early is set once more`() async {
+        handle("vacuum")
+        deferred.schedule("vacuum", earliest: .seconds(60))
+        // As if the two clocks of the sleep were read at different moments.
+        clock.sleepHost(for: .milliseconds(-5))
+        clock.advance(by: .seconds(60))
+        #expect(runs.all.isEmpty && deferred.pending.map(\.isRunning) == [false])
+        clock.advance(by: .milliseconds(100))
+        await until { runs.all == ["vacuum"] && deferred.pending.isEmpty }
+    }
+
     @Test func `a store that can't be written to is reported, and the request stands`() async {
         store.fail(with: Broken())
         #expect(deferred.persist(in: store)?.contains("cannot") == true)
@@ -257,4 +333,13 @@ import Testing
         await until { deferred.pending.isEmpty }
         #expect(runs.all == ["vacuum"])
     }
+}
+
+/// A store that writes and cannot read.
+struct UnreadableStore: StateStore {
+    let kept: MemoryStateStore
+
+    func write(_ name: String, _ bytes: [UInt8]) throws { try kept.write(name, bytes) }
+    func read(_ name: String) throws -> [UInt8]? { throw BackgroundTaskDeferredTests.Broken() }
+    func remove(_ name: String) throws { try kept.remove(name) }
 }

@@ -92,6 +92,17 @@ import Testing
         #expect(fourth.claimHandovers().isEmpty)
     }
 
+    @Test func `C73 work is delivered once although the same store is set twice`() async {
+        let manager = manager(), next = self.manager()
+        #expect(manager.persistHandovers(in: store) == nil)
+        #expect(await expire(manager, handingOver: [[1], [2]]) == [nil, nil])
+        #expect(manager.persistHandovers(in: store) == nil)
+        let works = manager.claimHandovers()
+        #expect(works.map(\.bytes) == [[1], [2]])
+        for work in works { work.accept() }
+        #expect(next.persistHandovers(in: store) == nil && next.claimHandovers().isEmpty)
+    }
+
     @Test func `C73 work that a sink refuses is kept, and accepted work is never delivered again`() async {
         let manager = manager(), offers = Log<[UInt8]>()
         manager.persistHandovers(in: store)

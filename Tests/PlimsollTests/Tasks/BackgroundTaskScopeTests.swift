@@ -101,6 +101,28 @@ import Testing
         #expect(order.all.suffix(2) == ["handler over", "scope over"] && manager.backgroundTasks.isEmpty)
     }
 
+    @Test func `C28 C32 tasks that are given up before the sweep reaches them are asked to stop, once`() async {
+        let reasons = Log<ExpirationReason>(), tasks = manager.parts.tasks
+        let task = manager.beginBackgroundTask("blocking") { _, reason in reasons.add(reason) }
+        let work = Task {
+            try await manager.withBackgroundTask("scope") { _ in
+                try await untilCancelled()
+            } onExpiration: { _, reason in
+                reasons.add(reason)
+            }
+        }
+        await until("both have begun") { tasks.count == 2 }
+        // A sweep has selected both tasks and asked neither.
+        tasks.gate.withLock { gate in
+            _ = gate.sweep(.operator, until: .zero, done: nil)
+            tasks.applyGate(gate, expiring: true)
+        }
+        #expect(tasks.giveUpStragglers().sorted() == ["blocking", "scope"] && !task.isActive)
+        await #expect(throws: CancellationError.self) { try await work.value }
+        await until("both are asked") { reasons.all.count >= 2 && manager.parts.threads.busy == 0 }
+        #expect(reasons.all == [.operator, .operator] && tasks.mayBegin)
+    }
+
     @Test func `a scope lives until the handler is done, so that no freeze comes in the middle`() async throws {
         let goOn = Counter(), reached = Counter()
         let work = Task {

@@ -45,6 +45,32 @@ import Testing
         #expect(manager.backgroundTasks.isEmpty)
     }
 
+    @Test func `no task is refused while most places are free, although many threads begin tasks at once`() async {
+        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running)), threads = HandlerThreads()
+        for round in 0..<100 {
+            let registry = BackgroundTaskRegistry(
+                time: .running, alarms: alarms, threads: threads, limits: .init(capacity: 64), width: 1)
+            let refused = Counter(), done = Counter()
+            let starts = (0..<16).map { _ in Parker() }
+            for start in starts {
+                let started = Thread.start("begin") {
+                    start.park()
+                    for _ in 0..<50 {
+                        let task = registry.begin("short", #fileID, #line, handler: nil)
+                        if task.refusal != nil { refused.add(1) }
+                        task.end()
+                    }
+                    done.add(1)
+                }
+                #expect(started)
+            }
+            for start in starts { start.unpark() }
+            await until("round \(round): all are done") { done.value == starts.count }
+            #expect(refused.value == 0 && registry.count == 0, "round \(round)")
+            registry.detach()
+        }
+    }
+
     @Test func `T4 T5 in storms of begin, end, drop and expire each task has one end, and none is missed`() async {
         let expirations = Counter(), refusals = Counter()
         for seed in seeds(0..<60) {

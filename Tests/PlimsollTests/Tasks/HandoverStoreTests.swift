@@ -18,6 +18,14 @@ import Testing
         #expect(works.map(\.bytes) == [[1], [2], [3]] && ids == ids.sorted() && Set(ids).count == 3)
     }
 
+    @Test func `work that cannot be read stays in the store, and a later call adopts the work`() {
+        let first = run(at: 100), second = run(at: 200)
+        #expect(first.persist(in: store) == nil && first.take("upload", [1], for: nil) == nil)
+        #expect(second.persist(in: UnreadableStore(kept: store))?.contains("cannot read") == true)
+        #expect(second.take("upload", [2], for: nil) != nil, "in memory only")
+        #expect(second.persist(in: store) == nil && second.claim().map(\.bytes) == [[1], [2]])
+    }
+
     @Test func `work handed over after the time of day was set back has a later identifier, and is kept`() {
         let first = run(at: 100), second = run(at: 50), third = run(at: 50), fourth = run(at: 50)
         for (run, bytes) in [(first, [1]), (second, [2])] as [(HandoverStore, [UInt8])] {

@@ -101,6 +101,28 @@ import Testing
         #expect(left.value > 0 && first.byteCount + second.byteCount <= 1000)
     }
 
+    @Test func `an insert reserves nothing while other caches make room, so their listeners may set its limit`() {
+        let clock = ManualClock(), seen = Log<Int>()
+        let timed = PurgeableCache<Int, Int>(
+            "timed", lifetime: CacheLifetime(.seconds(10), nil, nil), time: clock.timekeeper,
+            cost: { _, value in value })
+        _ = timed.attach(meter)
+        timed.insert(100, forKey: 0)
+        for key in 0..<90 { first.insert(10, forKey: key) }
+        first.onRemoval { _, _, _ in
+            seen.add(timed.byteCount)
+            // Would wait for ever for bytes that the insert of this thread has reserved.
+            if timed.byteCount == 0 { timed.limit = .zero }
+        }
+        first.setShare(600)
+        timed.setShare(400)
+        meter.share(from: [first], lacking: 300)
+        clock.freeze(for: .seconds(20))
+        // The insert takes out the expired entry, and lacks 50 bytes more.
+        #expect(!timed.insert(150, forKey: 1) && timed.limit == .zero && timed.count == 0 && timed.byteCount == 0)
+        #expect(seen.all == [0, 0, 0, 0, 0] && first.byteCount == 850 && meter.heldBytes == 850)
+    }
+
     @Test func `the end of sharing removes the shares`() {
         for key in 0..<90 { first.insert(10, forKey: key) }
         share(100, 900)
@@ -161,6 +183,27 @@ import Testing
         }
         let learnt = cache.endRound(upTo: 10_000_000, at: .zero)?.curve
         #expect(learnt?.requests == 100_000 && learnt.map { $0.misses(at: 10_000_000) < 5000 } == true, "\(learnt as Any)")
+    }
+
+    @Test func `hits of a cache that refreshes its values are learnt as well`() async throws {
+        func curve(refreshAfter: Duration?) async throws -> MissCurve? {
+            let cache = PurgeableCache<Int, Int>(
+                "learning", lifetime: CacheLifetime(nil, nil, refreshAfter), time: .running, hashSeed: 3,
+                cost: { _, value in value })
+            cache.learn {}
+            cache.insert(10, forKey: -1)
+            _ = cache.endRound(upTo: 250_000, at: .zero)
+            var random = SeededGenerator(seed: 7)
+            for _ in 0..<30_000 {
+                // Low numbers are requested the most.
+                let highest = Int.random(in: 0..<20_000, using: &random)
+                _ = try await cache.value(forKey: Int.random(in: 0...highest, using: &random)) { 10 }
+            }
+            return cache.endRound(upTo: 250_000, at: .zero)?.curve
+        }
+        let plain = try await curve(refreshAfter: nil), refreshing = try await curve(refreshAfter: .seconds(1 << 20))
+        #expect(refreshing == plain, "\(refreshing as Any), not \(plain as Any)")
+        #expect(plain.map { $0.misses(at: 250_000 / 64) > $0.misses(at: 250_000) } == true, "\(plain as Any)")
     }
 
     @Test func `requests before learning began are no part of the first round`() {

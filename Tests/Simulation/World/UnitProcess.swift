@@ -403,11 +403,12 @@ final class UnitProcess: @unchecked Sendable {
     /// Checks that no part stays paused after memory has been free for long.
     private func checkRecovery() {
         guard memory.truth == .normal, memory.available > unit.limit / 2 else { return }
-        let since = memory.running()
+        let began = SimulatedThreads.now
         SimulatedThreads.sleep(.seconds(60))
-        // The supervisor may have announced a level of the machine meanwhile, or have frozen the unit.
-        guard !isEnding, memory.running() - since > .seconds(59), memory.truth == .normal, memory.available > unit.limit / 2,
-            fleet.calm > .seconds(60)
+        // The supervisor may have announced a level of the machine meanwhile. A unit that was frozen, if only at the end,
+        // has not heard yet that the level is normal.
+        guard !isEnding, SimulatedThreads.now - began < .milliseconds(60_001), memory.truth == .normal,
+            memory.available > unit.limit / 2, fleet.calm > .seconds(60)
         else {
             return
         }

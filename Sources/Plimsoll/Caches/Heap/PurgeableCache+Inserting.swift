@@ -17,9 +17,11 @@ extension PurgeableCache {
     struct Leaving: ~Copyable {
         @usableFromInline var first: CacheEntry<Key, Value>?
         @usableFromInline var others: [CacheEntry<Key, Value>]?
+        /// Number of changes before the first entry left.
+        @usableFromInline let changes: UInt64
 
         @inlinable
-        init() {}
+        init(after changes: UInt64 = 0) { self.changes = changes }
 
         @inlinable
         mutating func append(_ entry: CacheEntry<Key, Value>) {
@@ -45,7 +47,7 @@ extension PurgeableCache {
             return false
         }
         let hash = hasher.of(key)
-        var room = CostReservation(wanted: cost), leaving = Leaving()
+        var room = CostReservation(wanted: cost), leaving = Leaving(after: hasListeners ? changes : 0)
         while true {
             let attempt: Attempt = withShardToWrite(of: hash) { shard, table in
                 if let load, !isWanted(load, key, hash, shard, &table) { return .revoked }
@@ -98,6 +100,8 @@ extension PurgeableCache {
     ) -> Attempt {
         var existing = found
         while true {
+            // The bound may have been lowered since the insert began. No eviction makes room beyond the bound.
+            guard room.wanted <= counters.bound.pointee.load(ordering: .relaxed) else { return .refused }
             room.replaced = existing.map { table.cost(of: $0) } ?? 0
             if reserve(&room, besides: room.replaced) { break }
             // Others make room first, while this cache is below its share.
@@ -208,14 +212,21 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     var hasListeners: Bool { counters.has(.listeners) }
 
-    func notify(_ entry: borrowing Entry) {
+    /// Number of changes so far, for the listeners of entries that leave from now on.
+    @usableFromInline
+    var changes: UInt64 { CacheInvalidation.changes.load(ordering: .relaxed) }
+
+    /// Calls the listeners with `entry`.
+    ///
+    /// - Parameter changes: the number of changes before the entry left, or less.
+    func notify(_ entry: borrowing Entry, after changes: UInt64 = 0) {
         guard hasListeners else { return }
-        for listener in listeners.withLock({ $0 }) { listener(entry.key, entry.value, entry.reason) }
+        for listener in listeners.withLock({ $0 }) { listener(entry.key, entry.value, entry.reason, changes) }
     }
 
     @usableFromInline
     func notify(_ leaving: borrowing Leaving) {
-        if let first = leaving.first { notify(first) }
-        for entry in leaving.others ?? [] { notify(entry) }
+        if let first = leaving.first { notify(first, after: leaving.changes) }
+        for entry in leaving.others ?? [] { notify(entry, after: leaving.changes) }
     }
 }

@@ -13,7 +13,7 @@ extension PurgeableCache {
     /// Returns `nil` if there is no value now.
     func refreshableValue(forKey key: Key) -> (value: Value, refresh: CacheRefresh?)? {
         let hash = hasher.of(key), now = now
-        return withShard(of: hash) { shard, table in
+        let hit = withShard(of: hash) { shard, table -> (value: Value, refresh: CacheRefresh?)? in
             guard let slot = find(key, hash, in: shard), table.isFresh(slot, at: now, idleTime: lifetime.idleTime)
             else { return nil }
             table.hits &+= 1
@@ -28,6 +28,9 @@ extension PurgeableCache {
                 value, CacheRefresh(claim: claim, tags: table.tagged.isUsed ? table.tags.names(table.tagged[slot]) : [])
             )
         }
+        // The look-up that follows a miss adds the miss to the sample.
+        if hit != nil, isSampled(hash) { sample(key, hash) }
+        return hit
     }
 
     /// Reloads the value under `key`, and keeps the new value if the entry has not changed meanwhile.

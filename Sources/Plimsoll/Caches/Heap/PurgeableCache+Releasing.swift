@@ -66,6 +66,7 @@ extension PurgeableCache {
         while count < most, wantsMore(count, bytes), !isEmpty {
             isEmpty = true
             directory.forEach(from: counters.nextStart) { shard in
+                let changes = changes
                 shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
                         while !batch.isFull, count < most, wantsMore(count, bytes), let victim = table.evict() {
@@ -77,7 +78,7 @@ extension PurgeableCache {
                     }
                 }
                 if batch.count > 0 { isEmpty = false }
-                finishRemoval(of: batch)
+                finishRemoval(of: batch, after: changes)
                 return count < most && wantsMore(count, bytes)
             }
         }
@@ -112,8 +113,14 @@ extension PurgeableCache {
     /// them if there are many. With a listener, which is called for each entry, removal runs on the calling thread,
     /// in slices.
     public func removeAll() {
+        if hasListeners {
+            return invalidating {
+                // A load that begins before the invalidation may still find a value in a second-level store.
+                loads.revokeAll()
+                removeEach()
+            }
+        }
         loads.revokeAll()
-        if hasListeners { return invalidating { removeEach() } }
         var remains: [DetachedTables<Key, Value>] = [], count = 0
         let closing = closeAll()
         directory.forEach { shard in
@@ -243,7 +250,10 @@ extension PurgeableCache {
 
     func putBack(_ batch: Batch) { self.batch.withLock { $0 = batch } }
 
-    func finishRemoval(of batch: Batch) {
+    /// Releases the charges of the entries in `batch`, then calls the listeners.
+    ///
+    /// - Parameter changes: the number of changes before the entries left, or less.
+    func finishRemoval(of batch: Batch, after changes: UInt64 = 0) {
         // Release all charges before calling a listener: a listener that lowers the limit waits until no more than
         // the limit is counted.
         var cost = 0
@@ -252,6 +262,6 @@ extension PurgeableCache {
             cost += entry.cost
         }
         if cost != 0 { forget(cost) }
-        batch.drain { notify($0) }
+        batch.drain { notify($0, after: changes) }
     }
 }

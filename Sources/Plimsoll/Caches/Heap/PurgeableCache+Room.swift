@@ -83,9 +83,12 @@ extension PurgeableCache {
         meter.load()?.give(cost)
     }
 
-    /// Returns true if more must be evicted than is reserved already.
+    /// Returns true if more must be evicted than is reserved already. Returns false if the bound has become so low that
+    /// no eviction helps: the next attempt is refused.
     private func isShort(_ room: CostReservation) -> Bool {
-        let free = counters.bound.pointee.load(ordering: .relaxed) - counters.total.pointee.load(ordering: .relaxed)
+        let bound = counters.bound.pointee.load(ordering: .relaxed)
+        guard room.wanted <= bound else { return false }
+        let free = bound - counters.total.pointee.load(ordering: .relaxed)
         let lacking = room.wanted - room.held - room.replaced
         return lacking > min(free, meter.load()?.room(leavesReserve: isAboveShare(with: lacking)) ?? .max)
     }
@@ -100,7 +103,11 @@ extension PurgeableCache {
     func evictElsewhere(_ room: inout CostReservation, _ leaving: inout Leaving) -> Bool {
         if mayAskOthers(room) {
             room.hasAsked = true
-            _ = meter.load()?.makeRoom(room.wanted - room.held - room.replaced)
+            let lacking = room.wanted - room.held - room.replaced
+            // Listeners of the other caches run on this thread. A listener that lowers this cache's limit waits until
+            // no reservation is above the new limit.
+            giveUp(&room)
+            _ = meter.load()?.makeRoom(lacking)
             return true
         }
         // Pinned entries leave too little room, even with all other entries evicted.

@@ -39,8 +39,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     @usableFromInline let lifetime: CacheLifetime
     let time: Timekeeper
     let meter = AtomicLazyReference<ChargeMeter>()
-    let listeners = Mutex<[@Sendable (Key, Value, RemovalReason) -> Void]>([])
-    let invalidationListeners = Mutex<[@Sendable () -> Void]>([])
+    let listeners = Mutex<[@Sendable (Key, Value, RemovalReason, UInt64) -> Void]>([])
+    let invalidationListeners = Mutex<[@Sendable (Bool) -> Void]>([])
     /// Number of times the limit has been set.
     let limitChanges = Mutex<UInt64>(0)
     let loads = SingleFlight<Key, Value>()
@@ -59,6 +59,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     @usableFromInline let opensAfter: Int
     /// Number of entries at which a shard splits, just before its index and its block would double.
     @usableFromInline static var splitCount: Int { 512 }
+    /// Returns the `shardCount` of a cache that is made without one.
+    static func usualShards(processors: Int) -> Int { min(4096, 32 * processors) }
 
     /// Creates an empty cache.
     ///
@@ -71,7 +73,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     ///   - refreshAfter: the age from which the asynchronous `value(forKey:orLoad:)` returns the value and
     ///     reloads the value in the background.
     ///   - shardCount: the most shards that the cache may split into, rounded up to a power of two, at most 4096.
-    ///     More shards let more threads write at once. The default is 32 for each core.
+    ///     More shards let more threads write at once. The default is 32 for each core, or 4096 if that is fewer.
     ///   - releasesUnderPressure: true if a manager may ask the cache to release. If false, the bytes are still
     ///     counted, and the cache still grows only while memory has room.
     ///   - cost: the bytes that an entry stands for. Called once per insert, outside any lock. Count the memory that
@@ -95,7 +97,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         hashSeed: UInt64 = .random(in: .min ... .max),
         cost: @escaping @Sendable (Key, Value) -> Int
     ) {
-        let shardCount = shardCount ?? 32 * Int(plimsoll_processor_count())
+        let shardCount = shardCount ?? PurgeableCache.usualShards(processors: Int(plimsoll_processor_count()))
         precondition(
             shardCount > 0 && shardCount <= 4096,
             "PurgeableCache \(name): shardCount is \(shardCount), allowed is 1...4096")
@@ -227,20 +229,28 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Registers `listener`, which is called with each entry that leaves and the reason. The call runs after the
     /// lock, on the thread that removed the entry.
     public func onRemoval(_ listener: @escaping @Sendable (Key, Value, RemovalReason) -> Void) {
+        onNumberedRemoval { key, value, reason, _ in listener(key, value, reason) }
+    }
+
+    /// Registers `listener` as `onRemoval(_:)` does. The last parameter is `CacheInvalidation.changes` from before the
+    /// entry left, or less.
+    package func onNumberedRemoval(_ listener: @escaping @Sendable (Key, Value, RemovalReason, UInt64) -> Void) {
         listeners.withLock { $0.append(listener) }
         counters.use(.listeners)
     }
 
-    /// Registers `listener`, which is called before `purge(tag:)` or `removeAll()` removes entries whose content
-    /// may no longer be true. For those entries, `CacheInvalidation.isRunning` is true in removal listeners.
-    package func onInvalidation(_ listener: @escaping @Sendable () -> Void) {
+    /// Registers `listener`, which is called with true before `purge(tag:)` or `removeAll()` removes entries whose
+    /// content may no longer be true, and with false afterwards. For those entries, `CacheInvalidation.isRunning` is
+    /// true in removal listeners.
+    package func onInvalidation(_ listener: @escaping @Sendable (_ begins: Bool) -> Void) {
         invalidationListeners.withLock { $0.append(listener) }
     }
 
     func invalidating<Result>(_ body: () -> Result) -> Result {
         let listeners = invalidationListeners.withLock { $0 }
         guard !listeners.isEmpty else { return body() }
-        for listener in listeners { listener() }
+        for listener in listeners { listener(true) }
+        defer { for listener in listeners { listener(false) } }
         return CacheInvalidation.$isRunning.withValue(true) { body() }
     }
 

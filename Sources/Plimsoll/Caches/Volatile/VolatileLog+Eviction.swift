@@ -6,6 +6,9 @@ extension VolatileLog {
     private static var smallShare: Double { 0.1 }
     /// Bytes copied for one insert, at most. Beyond that everything is hot, and hot items are evicted too.
     private static let mostCopied = 4 << 20
+    /// Number of times that large items move for one insert, at most. An item that no reader uses meanwhile moves
+    /// three times at most, so only uses during the insert reach this bound.
+    private var mostRequeued: Int { 4 * segments.count }
 
     /// Returns the next segment to evict from; -1 for none.
     private func victim(sparing spared: Int) -> Int {
@@ -41,7 +44,8 @@ extension VolatileLog {
             guard let slot = index.find(word, header.hash) else { continue }
             let uses = SlotWord(bits: slot.pointee.load(ordering: .relaxed)).uses
             let isHot =
-                uses > 0 && copied < Self.mostCopied && word != replacing && !hasExpired(segment, offset, header)
+                uses > 0 && copied < Self.mostCopied && requeued < mostRequeued && word != replacing
+                && !hasExpired(segment, offset, header)
             if isHot, keep(slot, word, header, in: segment, uses: segment.isMain ? uses - 1 : 0, mayOpen: mayOpen) {
                 return
             }
@@ -76,6 +80,7 @@ extension VolatileLog {
             // A large item has a segment to itself, so no copy is needed. The pages keep their age for the kernel.
             index.move(slot, to: SlotWord(segment: word.segment, offset: word.offset, hash: header.hash, uses: uses))
             requeue(word.segment)
+            requeued += 1
             return true
         }
         guard let (number, offset) = reserve(header, toMain: true, forced: true, mayOpen: mayOpen) else { return false }

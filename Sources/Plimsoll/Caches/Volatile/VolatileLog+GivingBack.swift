@@ -6,7 +6,7 @@ extension VolatileLog {
     /// - Returns: bytes released.
     mutating func release(_ target: Int, _ reason: RemovalReason = .purged) -> Int {
         let before = mapped
-        copied = 0
+        (copied, requeued) = (0, 0)
         giveSpare(downTo: 0)
         let isBlind = target >= before / 2 && !isListening
         while before - mapped < target {
@@ -30,7 +30,7 @@ extension VolatileLog {
     mutating func evictAboveShare(_ count: Int) -> Int {
         let before = mapped, kept = max(share, before - max(0, count))
         guard share > 0, before > share else { return 0 }
-        copied = 0
+        (copied, requeued) = (0, 0)
         giveSpare(downTo: 0)
         while mapped > kept { guard evictNext() else { break } }
         return max(0, before - mapped)
@@ -77,7 +77,7 @@ extension VolatileLog {
 
     /// Evicts from the segments that were sealed longer than `age` ago, keeping hot items.
     mutating func turnOver(olderThan age: Duration) {
-        copied = 0
+        (copied, requeued) = (0, 0)
         while isSealed(small.oldest, longerAgoThan: age) { turn(of: small.oldest, .evicted, mayOpen: true) }
         while isSealed(main.oldest, longerAgoThan: age) { turn(of: main.oldest, .evicted, mayOpen: true) }
     }

@@ -71,6 +71,9 @@ struct VolatileLog: ~Copyable {
 
     /// Bytes of hot items copied forward since the last insert began. Bounds the cost of one insert.
     var copied = 0
+    /// Number of times that hot large items moved to the end of the main queue since the last insert began. Bounds the
+    /// cost of one insert as well: readers, who take no lock, may use the same items again and again meanwhile.
+    var requeued = 0
     /// The item that the current insert replaces, which need not be copied forward.
     var replacing: SlotWord?
 
@@ -124,7 +127,7 @@ struct VolatileLog: ~Copyable {
     }
 
     mutating func shrinkToBound() {
-        copied = 0
+        (copied, requeued) = (0, 0)
         while liveBytes > bound || mapped > mappedBound { guard evictNext() else { return } }
     }
 
@@ -149,7 +152,7 @@ struct VolatileLog: ~Copyable {
             return .refused
         }
         guard index.page(of: header.hash) != nil else { return .refused }
-        copied = 0
+        (copied, requeued) = (0, 0)
         replacing = existing.map { SlotWord(bits: $0.place) }
         isInserting = true
         defer {

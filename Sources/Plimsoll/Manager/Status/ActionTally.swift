@@ -93,18 +93,20 @@ final class ActionTally: Sendable {
 
 extension ManagerCounts.Releases {
     mutating func add(_ report: ActionReport) {
+        /// Saturates: an operator may ask for any number of bytes.
+        func increase(_ sum: inout Int, by bytes: ByteCount) { sum = (ByteCount(sum) + max(.zero, bytes)).bytes }
         let took = report.took.inSeconds
         count += 1
         seconds += took
         var place = 0
         while place < Self.bounds.count, took > Self.bounds[place] { place += 1 }
         byDuration[place] += 1
-        askedBytes += report.asked.bytes
-        releasedBytes += report.released.bytes
-        releasedVolatileBytes += report.releasedVolatile.bytes
-        takenBytes += report.taken.bytes
-        residentFallBytes += max(0, report.residentFall.bytes)
-        usageFallBytes += max(0, report.usageFall.bytes)
+        increase(&askedBytes, by: report.asked)
+        increase(&releasedBytes, by: report.released)
+        increase(&releasedVolatileBytes, by: report.releasedVolatile)
+        increase(&takenBytes, by: report.taken)
+        increase(&residentFallBytes, by: report.residentFall)
+        increase(&usageFallBytes, by: report.usageFall)
     }
 }
 

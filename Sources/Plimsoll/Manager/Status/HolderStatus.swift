@@ -44,7 +44,7 @@ extension HolderStatus {
         // A purgeable may return any number; JSON cannot express infinity.
         rebuildNanosecondsPerByte = entry.lastRate.flatMap { $0.isFinite ? $0 : nil }
         worth = entry.worth.withLock { $0 }.map { WorthStatus($0) }
-        let inside = entry.gate.timeInside(at: now)
+        let inside = max(entry.gate.timeInside(at: now), entry.statusGate.timeInside(at: now))
         unansweredSeconds = inside < PurgeablePoll.patience ? nil : inside.inSeconds
     }
 }
@@ -85,7 +85,9 @@ final class PurgeablePoll: Sendable {
 
 extension PurgeableRegistry.Entry {
     fileprivate func ask(at now: Duration) {
-        _ = gate.call(at: now) {
+        // Code that does not return from another call would block this thread as well.
+        guard !gate.isBusy else { return }
+        _ = statusGate.call(at: now) {
             readRate()
             var said = HolderAnswer()
             said.held = ByteCount(min(max(0, purgeable.heldBytes), ReleasePass.mostHeld))

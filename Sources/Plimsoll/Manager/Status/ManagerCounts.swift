@@ -22,7 +22,7 @@ package struct ManagerCounts: Sendable, Hashable, Codable {
     /// Events that were not delivered.
     package struct Dropped: Sendable, Hashable, Codable {
         /// `superseded`: a newer event came before delivery. `rested`: the level was announced a short while ago.
-        /// `overwritten`: a listener was too slow for the journal.
+        /// `overwritten`: a listener was too slow for the journal, or inside a call.
         package var reason: String
         /// Number of events.
         package var count: Int

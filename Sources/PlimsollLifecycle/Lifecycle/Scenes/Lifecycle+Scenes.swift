@@ -14,7 +14,7 @@ extension Lifecycle {
     ///   - reason: reason for the connection, which decides the first state: `.systemRequest` brings the scene up in
     ///     the background, and `.userRequest`, as any other cause, in front.
     ///   - configure: called before the first step, to add handlers, caches and state to restore. Must not wait for
-    ///     the scene.
+    ///     the scene. Neither must handlers of the launch: a scene takes the first step after the launch.
     @discardableResult
     public func connectScene(_ id: String, reason: LifecycleCause, configure: (Scene) -> Void = { _ in }) -> Scene {
         let made = Scene(id, reason, in: self)
@@ -74,10 +74,12 @@ extension Lifecycle {
         recordReport(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
     }
 
-    /// Brings all scenes to their desired states.
+    /// Brings all scenes to their desired states, except scenes that are still being connected.
     func reconcileScenes(_ cause: LifecycleCause, within budget: Duration) async {
         await withTaskGroup(of: Void.self) { group in
-            for scene in scenes { group.addTask { _ = try? await scene.follow(cause, within: budget) } }
+            for scene in scenes where scene.takesSteps {
+                group.addTask { _ = try? await scene.follow(cause, within: budget) }
+            }
         }
     }
 

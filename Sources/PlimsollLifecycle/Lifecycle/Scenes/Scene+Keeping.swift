@@ -43,13 +43,14 @@ extension Scene {
         self.scrub.add(name, scrub)
     }
 
-    /// Restores the preserved state. Blocks while reading.
+    /// Restores the preserved state. The scene may take steps from then on. Blocks while reading.
     func restore() {
         let item = contents.withLock { contents in
             contents.hasRestored = true
             return contents.preserved
         }
         if let item { giveBack(item) }
+        contents.withLock { $0.isReady = true }
     }
 
     private func giveBack(_ item: PreservedItem) {

@@ -16,6 +16,8 @@ public final class Scene: Sendable {
         var preserved: PreservedItem?
         /// True once preserved state has been restored. State that is preserved later is restored at once.
         var hasRestored = false
+        /// True once the scene is configured and restored. The connecting task then takes the first step.
+        var isReady = false
         var connecting: Task<Void, Never>?
         /// True if the scene was hidden so long that the scene stays suspended until the next request.
         var rests = false
@@ -181,6 +183,7 @@ public final class Scene: Sendable {
             )
         }
         lifecycle.desired.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }
+        if wanted > .notRunning { await connected() }
         return try await reconcile(cause, within: lifecycle.policy.backgroundDeadline)
     }
 
@@ -191,8 +194,13 @@ public final class Scene: Sendable {
         return rests && aim == .background ? .suspended : aim
     }
 
-    /// Moves the scene to the desired state: after the process on the way up, before the process on the way down.
+    /// True if the scene may take steps. A scene that is being connected may only end.
+    var takesSteps: Bool { contents.withLock { $0.isReady } || aim == .notRunning }
+
+    /// Moves the scene to the desired state: after the process on the way up, before the process on the way down. The
+    /// connecting task does this for a scene that is not ready.
     func reconcile(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
+        guard takesSteps else { return LifecycleReport(target: aim) }
         let rises = aim > state
         if rises { try await lifecycle.followScenes(cause) }
         let report = try await follow(cause, within: budget)

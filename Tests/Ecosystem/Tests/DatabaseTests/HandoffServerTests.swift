@@ -3,11 +3,12 @@ import GRDB
 import Plimsoll
 import PlimsollGRDB
 import PlimsollLifecycle
-import PlimsollPostgreSQL
 import PlimsollTesting
 import Synchronization
 import TestServers
 import Testing
+
+@testable import PlimsollPostgreSQL
 
 /// Replicas that hand work over through a real server, and a server that ends, hangs or gives false answers.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct HandoffServerTests {
@@ -157,6 +158,59 @@ import Testing
         await untilAnswer { (try? await other.census()) != nil }
     }
 
+    @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
+    func `a silent first host costs a time limit, and the next attempt begins with the next host`() async throws {
+        let server = try await PostgreSQLServer(), silent = PuppetServer(answering: nil)
+        defer { silent.stop() }
+        var times = PostgreSQLTimes.patient
+        times.connectTimeout = .milliseconds(500)
+        let hosts = "host=127.0.0.1,127.0.0.1 port=\(silent.port),\(server.port)"
+        let store = PostgreSQLTaskHandoff(
+            "\(hosts) user=postgres dbname=postgres sslmode=disable application_name='it\\'s \\\\ a test'",
+            settings: times)
+        let first = await #expect(throws: TaskHandoffError.self) { try await store.census() }
+        #expect(first?.description.contains("no connection within") == true, "\(String(describing: first))")
+        // On a busy machine the second host may be too slow as well, and has another turn later.
+        await untilAnswer(limit: .seconds(60)) { (try? await store.census()) != nil }
+        #expect(store.statistics.connections == 1)
+    }
+
+    @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
+    func `a time limit may be longer than the server's own setting can be`() async throws {
+        let server = try await PostgreSQLServer(), year = Duration.seconds(365 * 86400)
+        let store = server.store(TaskHandoffPolicy(), PostgreSQLTimes(connectTimeout: year, statementTimeout: year))
+        #expect(try await store.census() == (0, 0, 0))
+    }
+
+    @Test func `a refused thread costs the request that waits, and the next request starts the thread`() async throws {
+        let starts = Mutex(0)
+        let worker = PostgreSQLWorker(
+            name: "nowhere", conninfo: "hostaddr=127.0.0.1 port=\(Loopback.freePort()) user=x dbname=x sslmode=disable",
+            settings: PostgreSQLSettings(
+                connectTimeout: .seconds(60), statementTimeout: .seconds(60), shortestPause: .milliseconds(1),
+                longestPause: .milliseconds(1), table: "tasks"),
+            prepare: "",
+            startThread: { _, body in
+                let isFirst = starts.withLock { starts in
+                    starts += 1
+                    return starts == 1
+                }
+                if !isFirst { Foundation.Thread.detachNewThread(body) }
+                return !isFirst
+            })
+        defer { worker.stop() }
+        func ask() async -> String {
+            let error = await #expect(throws: TaskHandoffError.self) {
+                _ = try await worker.rows("ask", "select 1", [], columns: 1, most: 1)
+            }
+            return error?.description ?? ""
+        }
+        #expect(await ask().contains("cannot start a thread"))
+        // Only the thread can find out that no server listens there.
+        #expect(await !ask().contains("cannot start a thread"))
+        #expect(worker.statistics.unreachable == 1 && starts.withLock { $0 } == 2)
+    }
+
     @Test(arguments: [nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "R\0\0\0\u{8}\0\0\0\0", "E\0\0\0\u{b}SFATAL\0", "T\u{7f}\u{7f}\u{7f}\u{7f}"])
     func `a server that is silent or lies gives an error with the reason`(answer: String?) async throws {
         let puppet = PuppetServer(answering: answer.map { Array($0.utf8) })
@@ -210,6 +264,34 @@ import Testing
         // A database in memory has no log, and is refused as before; no file of that name is made.
         #expect(throws: (any Error).self) { try SQLiteTaskHandoff(path: ":memory:") }
         #expect(access(":memory:", F_OK) != 0)
+    }
+
+    @Test(arguments: [
+        "checksum = 'x'", "checkpoint = 5", "reason = x'ff'", "attempts = -5", "fence = 9223372036854775807",
+        "id = x'ff'",
+    ])
+    func `a value of a wrong type in a file's row sets the row aside`(change: String) async throws {
+        let directory = try TemporaryDirectory("handoff"), store = try SQLiteTaskHandoff(path: directory.path("tasks"))
+        let work = HandedOffTask(id: "bent", name: "a", checkpoint: [1, 2, 3], reason: .pressure)
+        _ = try await store.offer(work, heldBy: "x", for: .zero)
+        let other = try DatabaseQueue(path: directory.path("tasks"))
+        try await other.write { try $0.execute(sql: "UPDATE plimsoll_handoff SET " + change) }
+        let error = await #expect(throws: TaskHandoffError.self) {
+            try await store.take(["a"], by: "r", for: .seconds(60))
+        }
+        #expect(error?.isMalformed == true, "\(String(describing: error))")
+        #expect(try await store.take(["a"], by: "r", for: .seconds(60)) == nil)
+        #expect(try await store.setAside(most: 5).map(\.problem) == ["the checkpoint is damaged"])
+        // The list too reads values of any type.
+        try await other.write { try $0.execute(sql: "UPDATE plimsoll_handoff SET attempts = 'x', problem = x'ff'") }
+        #expect(try await store.setAside(most: 5).map(\.attempts) == [0])
+    }
+
+    @Test(arguments: [Duration.seconds(-1), .seconds(40 * 86400), .seconds(Int64.max)])
+    func `a file opens with any busy timeout`(timeout: Duration) async throws {
+        let directory = try TemporaryDirectory("handoff")
+        let store = try SQLiteTaskHandoff(path: directory.path("tasks"), busyTimeout: timeout)
+        #expect(try await store.census() == (0, 0, 0))
     }
 
     @Test func `a foreign change to a file's row sets the row aside, and a file that is no database is refused`() async throws {

@@ -51,6 +51,25 @@ struct SpillTests {
     }
 
     @Test(arguments: Kind.allCases)
+    func `a store may have the largest bound of a record`(kind: Kind) async throws {
+        let server = try await SpillServer(kind)
+        let store: SpillStore =
+            switch kind {
+            case .memcached: .memcached(host: "127.0.0.1", port: server.port, mostBytes: .max)
+            case .redis: .redis(host: "127.0.0.1", port: server.port, mostBytes: .max)
+            }
+        let texts = SpilledTexts(store)
+        texts.spill(0..<1)
+        await texts.written(1)
+        #expect(try await texts.text("key 0", loaded: "loaded").hasPrefix("text 0"))
+        #expect(texts.spilled.statistics.hits == 1)
+    }
+
+    @Test func `a negative bound of a record is refused at once`() async {
+        await #expect(processExitsWith: .failure) { _ = SpillStore.redis(host: "127.0.0.1", mostBytes: -1) }
+    }
+
+    @Test(arguments: Kind.allCases)
     func `a killed and restarted server costs loads, no errors`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<10)
