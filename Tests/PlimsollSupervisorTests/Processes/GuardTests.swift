@@ -60,16 +60,22 @@ import Testing
         #expect(writes(output))
     }
 
+    /// Freezes the group, watched by a new guard.
+    private static func guardOfFrozen(_ group: UnitGroup) throws -> Guard {
+        let guardian = try Guard()
+        try guardian.watch(group)
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        return guardian
+    }
+
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `T32 a killed guard is noticed, and the next guard watches the same groups`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
         #expect(output.line() == "x")
-        var guardian: Guard? = try Guard()
-        try guardian!.watch(group)
-        try group.freeze()
-        #expect(group.waitUntilFrozen(Workbench.limit))
+        var guardian: Guard? = try Self.guardOfFrozen(group)
         let first = guardian!.pid
         #expect(plimsoll_pidfd_signal(guardian!.descriptor, SIGKILL) == 0)
         #expect(plimsoll_ready(guardian!.descriptor, POLLIN, 20_000) != 0 && !guardian!.isAlive)
@@ -105,10 +111,7 @@ import Testing
             let (child, output) = try busy(in: group)
             defer { Workbench.clear(group, child) }
             #expect(output.line() == "x")
-            var guardian: Guard? = try Guard()
-            try guardian!.watch(group)
-            try group.freeze()
-            #expect(group.waitUntilFrozen(Workbench.limit))
+            var guardian: Guard? = try Self.guardOfFrozen(group)
             try guardian!.watch(group)
             guardian = nil
             #expect(writes(output))
@@ -121,10 +124,7 @@ import Testing
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
         #expect(output.line() == "x")
-        var guardian: Guard? = try Guard()
-        try guardian!.watch(group)
-        try group.freeze()
-        #expect(group.waitUntilFrozen(Workbench.limit))
+        var guardian: Guard? = try Self.guardOfFrozen(group)
         // The guard receives no more of the update, and then the end.
         socket_faults_begin(lost, ENOBUFS, true)
         try? guardian!.watch(group)
