@@ -138,18 +138,24 @@ package enum ProcessTable {
 
     /// Sends a signal once to each listed process that needs the signal. Opens the pidfds before listing the processes
     /// again (K38). Returns the number of processes reached.
-    static func signal(_ signal: Int32, to list: () -> Set<Int32>) -> Int {
+    ///
+    /// - Parameter atOnce: Number of pidfds that are open at a time. A group may have more processes than the supervisor
+    ///   may have descriptors.
+    static func signal(_ signal: Int32, atOnce: Int = 64, to list: () -> Set<Int32>) -> Int {
         let wanted = list().filter { pid in
             guard pid != getpid(), let stat = stat(of: pid), !stat.isOver else { return false }
             let isStopped = stat.state == UInt8(ascii: "T")
             return signal == SIGSTOP ? !isStopped : signal == SIGCONT ? isStopped : true
         }
-        let files = wanted.map { (pid: $0, file: plimsoll_pidfd_open($0)) }
-        let still = list()
-        var reached = 0
-        for (pid, file) in files where file >= 0 {
-            if still.contains(pid), plimsoll_pidfd_signal(file, signal) == 0 { reached += 1 }
-            close(file)
+        var left = Array(wanted), reached = 0
+        while !left.isEmpty {
+            let files = left.suffix(atOnce).map { (pid: $0, file: plimsoll_pidfd_open($0)) }
+            left.removeLast(files.count)
+            let still = list()
+            for (pid, file) in files where file >= 0 {
+                if still.contains(pid), plimsoll_pidfd_signal(file, signal) == 0 { reached += 1 }
+                close(file)
+            }
         }
         return reached
     }

@@ -154,6 +154,28 @@ import Testing
         next.waitForEnd()
     }
 
+    @Test func `K38 a signal reaches all processes, with a bounded number of descriptors at a time`() throws {
+        let children = try (0..<5).map { _ in try Child.start(.init(["/bin/sleep", "1000"])) }
+        let pids = Set(children.map(\.pid)), before = Self.descriptors(of: pids)
+        var most = 0
+        let reached = ProcessTable.signal(SIGKILL, atOnce: 2) {
+            most = max(most, Self.descriptors(of: pids) - before)
+            return pids
+        }
+        #expect(reached == 5 && most == 2)
+        for child in children { #expect(child.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false)) }
+    }
+
+    /// Returns the number of this process's descriptors that stand for one of the processes.
+    private static func descriptors(of pids: Set<Int32>) -> Int {
+        RunningFleet.names(in: "/proc/self/fdinfo").count { file in
+            guard case .success(let text) = GroupText.read("/proc/self/fdinfo/\(file)") else { return false }
+            return String(decoding: text, as: UTF8.self).split(separator: "\n").contains { line in
+                line.hasPrefix("Pid:") && pids.contains(Int32(line.dropFirst(4).trimmingPrefix(while: \.isWhitespace)) ?? 0)
+            }
+        }
+    }
+
     @Test(
         .needs(
             Workbench.found.parents.count > 1 && access("/usr/bin/python3", X_OK) == 0,

@@ -195,12 +195,16 @@ import Testing
                 group.addTask {
                     for _ in 0..<200 {
                         let budget = MemoryBudget(limit: .kibibytes(1), name: "early", registry: registry)
+                        let isCancelled = Counter()
                         _ = try? await budget.run {
                             await withTaskCancellationHandler {
                                 budget.charge(.kibibytes(2))
-                                _ = await until("the cancellation") { Task.isCancelled }
+                                // A body that ends once the task is marked as cancelled removes the handler, which may
+                                // not have run yet.
+                                _ = await until("the cancellation") { isCancelled.value == 1 }
                             } onCancel: {
                                 names.add(threadName)
+                                isCancelled.add(1)
                             }
                         }
                         budget.end()
