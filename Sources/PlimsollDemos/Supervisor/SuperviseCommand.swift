@@ -77,7 +77,10 @@ struct SuperviseCommand: ParsableCommand {
             guard let signal = signals.next(within: .seconds(3600)) else { continue }
             if signal == SIGHUP {
                 // An invalid file changes nothing.
-                do { supervisor.reload(try read().0) } catch {
+                do {
+                    let (units, policy) = try read()
+                    supervisor.reload(units, policy: policy)
+                } catch {
                     output.error("\(Output.program): \((error as? Failure)?.reason ?? "\(error)")")
                 }
             } else if SignalQueue.endings.contains(signal) {

@@ -42,7 +42,7 @@ public final class Supervisor: Sendable {
     /// Requests from other threads to the supervisor's thread.
     enum Request: Sendable {
         case stop
-        case units([ServiceUnit])
+        case units([ServiceUnit], SupervisorPolicy?)
         /// The result of an operation: the ID of the run, and the number of the operation.
         case outcome(UInt64, UInt64, failure: String?)
         /// The result of a lock check: true in `areHeld` if the run, leaving since `since`, held locks at `asked`.
@@ -128,7 +128,10 @@ public final class Supervisor: Sendable {
 
     /// Replaces the set of units. New units are started, and removed units are ended or released. Other changes apply
     /// while the units run. Callable from any thread.
-    public func reload(_ units: [ServiceUnit]) { ask(.units(units)) }
+    ///
+    /// - Parameter policy: the parameters of the decisions from now on; `nil` to keep them. Operations under way keep
+    ///   theirs, and a dry run stays one.
+    public func reload(_ units: [ServiceUnit], policy: SupervisorPolicy? = nil) { ask(.units(units, policy)) }
 
     /// The report of each unit at the last evaluation.
     package var reports: [UnitReport] { published.withLock { $0 } }

@@ -8,7 +8,7 @@ import Synchronization
 /// Start reading at `turn`.
 final class SupervisorLoop {
     let supervisor: Supervisor
-    let options: Supervisor.Options
+    private(set) var options: Supervisor.Options
     /// The directory for sockets and notes to the next supervisor. A dry run has a separate one.
     let directory: String
     let journal: Journal
@@ -234,7 +234,8 @@ final class SupervisorLoop {
         for request in requests {
             switch request {
             case .stop: stop()
-            case .units(let units):
+            case .units(let units, let policy):
+                if let policy { use(policy) }
                 if !isStopping { take(units) }
                 isFresh = true
             case .outcome(let id, let number, let failure):
@@ -245,6 +246,14 @@ final class SupervisorLoop {
                 run.locks.answer(areHeld, asked: asked, counts: run.state == .leaving && run.since == since)
             }
         }
+    }
+
+    private func use(_ policy: SupervisorPolicy) {
+        let isDryRun = isDryRun
+        options.policy = policy
+        // A dry run has a directory and groups of its own.
+        options.policy.isDryRun = isDryRun
+        engine.policy = options.policy
     }
 
     /// Returns the interval for polling whether a group is frozen or empty. Returns `nil` if the kernel sends events,

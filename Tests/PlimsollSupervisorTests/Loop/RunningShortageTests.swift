@@ -158,6 +158,17 @@ struct RunningShortageTests {
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
     }
 
+    @Test func `C91 a reload changes the policy: a frozen unit need not wait for room as long as before`() async throws {
+        let fleet = try await frozen()
+        #expect(fleet.state("hog") != .running)
+        var policy = fleet.supervisor.options.policy
+        policy.roomHold = .zero
+        fleet.supervisor.reload(trio(), policy: policy)
+        #expect(await fleet.waits { areRunning(fleet, 3) })
+        #expect(fleet.decisions("hog").contains(.resume(.room)))
+        #expect(await fleet.stop())
+    }
+
     @Test func `T32 a frozen unit is thawed for the next supervisor`() async throws {
         let first = try await frozen { $0.leavesUnits = true }
         let path = try #require(first.group("hog")) + "/cgroup.events"
