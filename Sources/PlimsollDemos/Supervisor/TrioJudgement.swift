@@ -8,18 +8,25 @@ extension TrioRecord {
 
     /// Short outcome: survivors, kills and lost orders.
     var outcome: String {
-        let ends = Trio.members.compactMap { member in endings[member.name].map { "\(member.name) \(Self.text($0))" } }
+        let ends = [Ending.Cause.kernel, .supervisor, .itself].compactMap { cause -> String? in
+            let ended = Trio.members.compactMap { member in
+                endings[member.name].flatMap { ending in
+                    ending.cause == cause ? "\(member.name) after \(Text.number(ending.at.inSeconds)) s" : nil
+                }
+            }
+            return ended.isEmpty ? nil : "\(Self.text(cause)): \(ended.joined(separator: " and "))"
+        }
         let there = Trio.innocent.filter { isAlive[$0] == true }
         let survivors = there.count == Trio.innocent.count ? "\(there.joined(separator: " and ")) survived" : nil
         let loss = "\(lostOrders == 0 ? "no" : "\(lostOrders)") order\(lostOrders == 1 ? "" : "s") lost"
         return ([survivors].compactMap { $0 } + ends + [loss]).joined(separator: ", ")
     }
 
-    private static func text(_ ending: Ending) -> String {
-        switch ending.cause {
-        case .kernel: "killed by the kernel after \(Text.number(ending.at.inSeconds)) s"
-        case .supervisor: "ended by the supervisor after \(Text.number(ending.at.inSeconds)) s"
-        case .itself: "ended by itself after \(Text.number(ending.at.inSeconds)) s"
+    private static func text(_ cause: Ending.Cause) -> String {
+        switch cause {
+        case .kernel: "killed by the kernel"
+        case .supervisor: "ended by the supervisor"
+        case .itself: "ended by itself"
         }
     }
 

@@ -13,8 +13,8 @@ import Testing
     @Test func `the last line names the killed members, the survivors and the losses`() {
         #expect(
             TrioRecord.result(without: TrioRecords.without, with: TrioRecords.with)
-                == "result: without=important killed by the kernel after 3.3 s, hog killed by the kernel after 7 s, 967 orders lost, "
-                + "with=important and bystander survived, hog ended by the supervisor after 3 s, no orders lost")
+                == "result: without=killed by the kernel: important after 3.3 s and hog after 7 s, 967 orders lost, "
+                + "with=important and bystander survived, ended by the supervisor: hog after 3 s, no orders lost")
     }
 
     /// Changes to the good plays. `isProof` tells whether the changed plays still prove the demo's claim.
@@ -50,7 +50,7 @@ import Testing
         #expect(record.takeEnd(of: "hog", at: .seconds(2)).cause == .supervisor)
         #expect(record.takeEnd(of: "bystander", at: .seconds(3)).cause == .kernel)
         #expect(record.victims == ["bystander"])
-        #expect(record.outcome.contains("important ended by itself after 1 s") && record.outcome.hasSuffix("no orders lost"))
+        #expect(record.outcome.contains("ended by itself: important after 1 s") && record.outcome.hasSuffix("no orders lost"))
     }
 
     @Test func `bands follow each other, and change by actions done, not by failed ones`() {
@@ -113,6 +113,16 @@ import Testing
             "hog ended, 61 MiB freed", "bystander resumed",
         ] { #expect(words.contains(mark), "\(mark)") }
         for state in TrioState.allCases { #expect(svg.contains("class=\"\(state.rawValue)\"")) }
+    }
+
+    @Test func `the outcome fits into the chart, also if the kernel kills all three`() {
+        var record = TrioRecord(limit: TrioRecords.limit, start: .zero)
+        for (index, member) in Trio.members.enumerated() {
+            record.kills = index + 1
+            _ = record.takeEnd(of: member.name, at: .milliseconds(10_600 + index * 1100))
+        }
+        record.lost = ["important": 12_345]
+        ChartTexts(SupervisorChart(without: record, with: record).svg).expectReadable()
     }
 
     @Test func `names from a journal are escaped in the chart`() {
