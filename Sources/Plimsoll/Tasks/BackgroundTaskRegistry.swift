@@ -43,6 +43,9 @@ package final class BackgroundTaskRegistry: Sendable {
     /// Number of tasks that may begin beyond the capacity assigned to shards. Relaxed: a count, assigned in
     /// portions.
     private let room: Atomic<Int>
+    /// Held while places move from shards to `room` and on to a shard. Without this lock, a thread that finds all places
+    /// on their way takes them for occupied. Acquired before a shard's lock.
+    private let moving = Mutex(())
     let handovers: HandoverStore
     let notice: WorkNotice
     // Released on store and acquired on load, so that a thread that reads true also finds the carrier.
@@ -81,7 +84,7 @@ package final class BackgroundTaskRegistry: Sendable {
         addRoom(limits.capacity - former.capacity)
         guard limits.capacity < former.capacity else { return }
         // The room becomes negative if more tasks run than now allowed: no task begins until enough have ended.
-        for shard in shards { addRoom(shard.takeRoom(paysBack: true)) }
+        moving.withLock { _ in for shard in shards { addRoom(shard.takeRoom(paysBack: true)) } }
     }
 
     func addRoom(_ count: Int) { room.wrappingAdd(count, ordering: .relaxed) }
@@ -123,13 +126,15 @@ package final class BackgroundTaskRegistry: Sendable {
 
     /// Assigns more capacity to `shard`. If none is left, reclaims unused capacity of other shards first.
     private func makeRoom(in shard: BackgroundTaskShard) -> Bool {
-        var count = takeRoom()
-        if count == 0 {
-            for shard in shards { addRoom(shard.takeRoom()) }
-            count = takeRoom()
+        moving.withLock { _ in
+            var count = takeRoom()
+            if count == 0 {
+                for shard in shards { addRoom(shard.takeRoom()) }
+                count = takeRoom()
+            }
+            shard.addRoom(count)
+            return count > 0
         }
-        shard.addRoom(count)
-        return count > 0
     }
 
     private func takeRoom() -> Int {

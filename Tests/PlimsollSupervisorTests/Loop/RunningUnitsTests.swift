@@ -136,7 +136,7 @@ import Testing
         #expect(await fleet.waits { fleet.state("database") == .running })
         // One turn takes both requests.
         fleet.supervisor.requests.withLock { requests in
-            requests.append(.units([next]))
+            requests.append(.units([next], nil))
             requests.append(.stop)
         }
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")

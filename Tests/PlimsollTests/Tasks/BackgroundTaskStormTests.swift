@@ -49,7 +49,7 @@ import Testing
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running)), threads = HandlerThreads()
         for round in 0..<100 {
             let registry = BackgroundTaskRegistry(
-                time: .running, alarms: alarms, threads: threads, limits: .init(capacity: 64), width: 1)
+                time: .running, alarms: alarms, threads: threads, limits: .init(capacity: 32), width: 1)
             let refused = Counter(), done = Counter()
             let starts = (0..<16).map { _ in Parker() }
             for start in starts {
