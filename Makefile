@@ -144,12 +144,18 @@ ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real se
 	@if $(ECOSYSTEM_HEADERS); then Tests/tally --part ecosystem $(ECOSYSTEM_BUNDLE) --testing-library swift-testing; \
 	else Tests/tally --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
-# Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. Tests of crashes and
-# forks go on under the thread sanitizer. Tests that measure malloc are skipped, also with REQUIRE=1.
+# Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. Tests that measure malloc
+# are skipped, also with REQUIRE=1. All tests run under the address sanitizer, but for those that limit locked memory or
+# address space, which it needs itself. Leaks are looked for among the cache's tests: other tests end processes midway.
+# Tests of crashes and forks go on under the thread sanitizer.
 SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
+LIMITED := VolatileProcessTests|PurgeableBufferProcessTests|SecretTests|SecretProcessTests
+ADDRESSES := ASAN_OPTIONS=detect_leaks=0:handle_segv=0 $(WIDTH) .build-asan/debug/plimsollPackageTests.xctest --testing-library swift-testing
 sanitize: export TEST_REQUIRE :=
-sanitize: swift ## The cache's tests under the address and thread sanitizers; SANITIZED="..." chooses others
+sanitize: swift ## All tests under the address sanitizer, the cache's under the thread sanitizer; SANITIZED="..." chooses others
 	swift test --disable-xctest --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
+	Tests/tally --part addresses env $(ADDRESSES) --skip '(PlimsollSupervisorTests|$(SANITIZED)|$(LIMITED))'
+	Tests/tally --part addresses-supervisor env $(ADDRESSES) --filter PlimsollSupervisorTests
 	@mkdir -p out; rm -f out/tsan.*
 	TSAN_OPTIONS="exitcode=0 die_after_fork=0 handle_segv=0 log_path=$(CURDIR)/out/tsan" \
 		swift test --disable-xctest --sanitize=thread --scratch-path .build-tsan --filter '$(SANITIZED)'

@@ -45,3 +45,9 @@ package func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) 
         precondition(started)
     }
 }
+
+/// Returns an address on the calling thread's stack. The address differs by the caller's depth.
+@inline(never) public func stackAddress() -> UInt {
+    var place = 0
+    return withUnsafeMutablePointer(to: &place) { UInt(bitPattern: $0) }
+}

@@ -11,13 +11,15 @@ package final class Alarms: Sendable {
 
     /// One scheduled call.
     package final class Alarm: Sendable {
+        /// A struct: in a generic type such as `Mutex`, each access wraps a bare closure once more.
+        fileprivate struct Call { let body: @Sendable () -> Void }
         /// `nil` once the call has been made or cancelled, so that a cancelled alarm keeps nothing alive.
-        private let body: Mutex<(@Sendable () -> Void)?>
+        private let call: Mutex<Call?>
         private let cancelled: CancelledCount
 
         fileprivate init(_ cancelled: CancelledCount, _ body: @escaping @Sendable () -> Void) {
             self.cancelled = cancelled
-            self.body = Mutex(body)
+            call = Mutex(Call(body: body))
         }
 
         /// Cancels the call, unless the call is being made now. Releases the captured objects.
@@ -28,11 +30,9 @@ package final class Alarms: Sendable {
         }
 
         /// Returns the call to make, to exactly one caller.
-        fileprivate func take() -> (@Sendable () -> Void)? { body.withLock { $0.take() } }
-        /// True once the call has been cancelled or begun.
-        var isOver: Bool { body.withLock { $0 == nil } }
-        /// True if an alarm that is still in a queue was cancelled.
-        fileprivate var isCancelled: Bool { isOver }
+        fileprivate func take() -> Call? { call.withLock { $0.take() } }
+        /// True once the call has been cancelled or begun. An alarm that is still in a queue was cancelled then.
+        var isOver: Bool { call.withLock { $0 == nil } }
     }
 
     /// Number of cancelled alarms that are still in a queue.
@@ -58,12 +58,12 @@ package final class Alarms: Sendable {
         /// cancelled alarms once they are the majority.
         mutating func sweep(_ cancelled: CancelledCount) {
             var gone = 0
-            while deadlines.first?.isCancelled == true, deadlines.popFirst(dueBy: .max) != nil { gone += 1 }
-            while timers.first?.isCancelled == true, timers.popFirst(dueBy: .max) != nil { gone += 1 }
+            while deadlines.first?.isOver == true, deadlines.popFirst(dueBy: .max) != nil { gone += 1 }
+            while timers.first?.isOver == true, timers.popFirst(dueBy: .max) != nil { gone += 1 }
             let before = deadlines.count + timers.count
             if cancelled.value.load(ordering: .relaxed) - gone > max(Alarms.fewCancelled, before / 2) {
-                deadlines.removeAll(where: \.isCancelled)
-                timers.removeAll(where: \.isCancelled)
+                deadlines.removeAll(where: \.isOver)
+                timers.removeAll(where: \.isOver)
                 gone += before - deadlines.count - timers.count
             }
             cancelled.value.subtract(gone, ordering: .relaxed)
@@ -239,7 +239,7 @@ package final class Alarms: Sendable {
         while let alarm = state.withLock({
             $0.deadlines.popFirst(dueBy: running) ?? ($0.isHeld ? nil : $0.timers.popFirst(dueBy: now))
         }) {
-            if let body = alarm.take() { body() } else { cancelled.value.subtract(1, ordering: .relaxed) }
+            if let call = alarm.take() { call.body() } else { cancelled.value.subtract(1, ordering: .relaxed) }
         }
         let wait = state.withLock { state in
             state.sweep(cancelled)

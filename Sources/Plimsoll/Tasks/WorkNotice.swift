@@ -8,7 +8,12 @@ package final class WorkNotice: Sendable {
     // Relaxed: ordered by the locks of the shards. The link stores before it takes each of them, and a task loads after
     // it has been counted under one. Whichever side has the lock second sees what the other did before.
     private let isArmed = Atomic<Bool>(false)
-    private let link = Mutex<(number: UInt64, tell: (@Sendable () -> Void)?)>((0, nil))
+    /// A struct: in a generic type such as `Mutex`, each access wraps a closure in a tuple once more.
+    private struct Link {
+        var number: UInt64 = 0
+        var tell: (@Sendable () -> Void)?
+    }
+    private let link = Mutex(Link())
 
     /// Sets `tell` as the current link's hook. `tell` is called on the thread that begins a task, before the task is
     /// returned, and may block that thread for a moment.

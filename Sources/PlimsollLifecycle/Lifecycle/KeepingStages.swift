@@ -140,14 +140,16 @@ extension ExclusiveReport {
 
 /// The saves that run beside a life cycle which ends under pressure. Clean-up starts after these saves (C22).
 final class EndingSaves: Sendable {
-    private let wait = Mutex<(@Sendable (Duration) async -> Void)?>(nil)
+    /// A struct: in a generic type such as `Mutex`, each access wraps a bare closure once more.
+    private struct Saves { var wait: (@Sendable (Duration) async -> Void)? }
+    private let saves = Mutex(Saves())
 
-    func begin(_ wait: @escaping @Sendable (_ limit: Duration) async -> Void) { self.wait.withLock { $0 = wait } }
+    func begin(_ wait: @escaping @Sendable (_ limit: Duration) async -> Void) { saves.withLock { $0.wait = wait } }
 
     /// Returns a stage that waits until saving is done, within the remaining time.
     var stage: LifecycleEngine.Stage {
         { [self] context in
-            await wait.withLock { $0 }?(context.timeRemaining)
+            await saves.withLock { $0.wait }?(context.timeRemaining)
             return FanOut.Outcome()
         }
     }

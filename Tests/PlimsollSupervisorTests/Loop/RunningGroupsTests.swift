@@ -66,6 +66,7 @@ import Testing
             var mine: pid_t = 0
             var arguments: [UnsafeMutablePointer<CChar>?] = [strdup("/bin/true"), nil]
             precondition(posix_spawn(&mine, "/bin/true", nil, nil, &arguments, nil) == 0)
+            free(arguments[0])
             let script =
                 "i=0; while [ $i -lt 30 ]; do (sh -c 'exit 3' &); i=$((i+1)); done; echo > \(done); exec sleep 1000"
             let fleet = try RunningFleet([

@@ -26,6 +26,15 @@ import Testing
         #expect(calls.all == ["a", "b", "c", "d"] && gaps.all.isEmpty)
     }
 
+    @Test func `an alarm that was looked at many times is called as directly as another`() {
+        let alarms = alarms(), depths = Log<UInt>()
+        let old = alarms.set(.timer, after: .seconds(1)) { depths.add(stackAddress()) }
+        for _ in 0..<1000 { #expect(!old.isOver) }
+        alarms.set(.timer, after: .seconds(1)) { depths.add(stackAddress()) }
+        clock.advance(by: .seconds(1))
+        #expect(depths.all.count == 2 && Set(depths.all).count == 1, "\(depths.all)")
+    }
+
     @Test func `a cancelled alarm does not go off`() {
         let alarms = alarms()
         let alarm = alarms.set(.deadline, after: .seconds(1)) { [calls] in calls.add("never") }

@@ -26,4 +26,13 @@ import Testing
         #expect(told.all.count == 3)
         third.cancel()
     }
+
+    @Test func `the thousandth task is told as directly as the first`() {
+        let notice = WorkNotice(), depths = Log<UInt>()
+        let link = notice.connect { depths.add(stackAddress()) }
+        notice.arm(true)
+        for _ in 0..<1000 { notice.workBegins() }
+        #expect(depths.all.count == 1000 && Set(depths.all).count == 1, "\(Set(depths.all).count) depths")
+        link.cancel()
+    }
 }

@@ -287,18 +287,20 @@ enum LendingPoint: Sendable {
     case given
 
     private static let isWatched = Atomic(false)
-    private static let watcher = Mutex<(@Sendable (LendingPoint) -> Void)?>(nil)
+    /// A struct: in a generic type such as `Mutex`, each access wraps a bare closure once more.
+    private struct Watcher { var body: (@Sendable (LendingPoint) -> Void)? }
+    private static let watcher = Mutex(Watcher())
 
     /// Registers `body`, which every thread calls when passing a step. `body` may take long.
     static func watch(_ body: @escaping @Sendable (LendingPoint) -> Void) {
-        watcher.withLock { $0 = body }
+        watcher.withLock { $0.body = body }
         isWatched.store(true, ordering: .releasing)
     }
 
     @usableFromInline @inline(never)
     func pass() {
         guard Self.isWatched.load(ordering: .acquiring) else { return }
-        Self.watcher.withLock { $0 }?(self)
+        Self.watcher.withLock { $0.body }?(self)
     }
 }
 #endif
