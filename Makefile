@@ -145,20 +145,27 @@ ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real se
 	else Tests/tally --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. Tests that measure malloc
-# are skipped, also with REQUIRE=1. All tests run under the address sanitizer, but for those that limit locked memory or
-# address space, which it needs itself. Leaks are looked for among the cache's tests: other tests end processes midway.
-# Tests of crashes and forks go on under the thread sanitizer.
-SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
+# are skipped, also with REQUIRE=1. Left out are tests that limit locked memory or address space, which the sanitizers
+# need themselves, or that read all of their memory. Leaks are looked for among the cache's tests: other tests end
+# processes midway. The thread sanitizer runs the rooms whose tests start no programs of ours, which are not told of
+# mutexes; tests of crashes and forks go on under it.
+LEAKS := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
 LIMITED := VolatileProcessTests|PurgeableBufferProcessTests|SecretTests|SecretProcessTests
-ADDRESSES := ASAN_OPTIONS=detect_leaks=0:handle_segv=0 $(WIDTH) .build-asan/debug/plimsollPackageTests.xctest --testing-library swift-testing
+CORE_ROOMS := (PlimsollTests|PlimsollLinuxTests|PlimsollServiceTests|PlimsollFoundationTests|PlimsollHeapTests)\.
+ADDRESSES := $(WIDTH) .build-asan/debug/plimsollPackageTests.xctest --testing-library swift-testing
+THREADS := $(WIDTH) .build-tsan/debug/plimsollPackageTests.xctest --testing-library swift-testing
 sanitize: export TEST_REQUIRE :=
-sanitize: swift ## All tests under the address sanitizer, the cache's under the thread sanitizer; SANITIZED="..." chooses others
-	swift test --disable-xctest --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
-	Tests/tally --part addresses env $(ADDRESSES) --skip '(PlimsollSupervisorTests|$(SANITIZED)|$(LIMITED))'
-	Tests/tally --part addresses-supervisor env $(ADDRESSES) --filter PlimsollSupervisorTests
+sanitize: swift ## The tests under the address and thread sanitizers; the builds take minutes
+	$(BUILD) --build-tests --disable-xctest --sanitize=address --scratch-path .build-asan
+	Tests/tally --part leaks env $(ADDRESSES) --filter '$(LEAKS)' --skip '$(LIMITED)'
+	Tests/tally --part addresses env ASAN_OPTIONS=detect_leaks=0:handle_segv=0 $(ADDRESSES) --skip '(PlimsollSupervisorTests|$(LEAKS)|$(LIMITED))'
+	Tests/tally --part addresses-supervisor env ASAN_OPTIONS=detect_leaks=0:handle_segv=0 $(ADDRESSES) --filter PlimsollSupervisorTests
+	$(BUILD) --build-tests --disable-xctest --sanitize=thread --scratch-path .build-tsan
 	@mkdir -p out; rm -f out/tsan.*
-	TSAN_OPTIONS="exitcode=0 die_after_fork=0 handle_segv=0 log_path=$(CURDIR)/out/tsan" \
-		swift test --disable-xctest --sanitize=thread --scratch-path .build-tsan --filter '$(SANITIZED)'
+	for rooms in '$(CORE_ROOMS)' 'PlimsollLifecycleTests\.'; do \
+		Tests/tally --part threads env TSAN_OPTIONS="exitcode=0 die_after_fork=0 handle_segv=0 log_path=$(CURDIR)/out/tsan" $(THREADS) \
+			--filter "$$rooms" --skip '$(LIMITED)|EnvironmentFileTests|EnvironmentKernelTests' || exit 1; \
+	done
 	@! cat out/tsan.* 2>/dev/null | grep -A 60 'WARNING: ThreadSanitizer' || { echo "out/tsan.* have these races" >&2; exit 1; }
 
 # What other systems get, compiled and tested here: no volatile memory, no barriers, no source of readings. A build of
