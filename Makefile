@@ -24,7 +24,7 @@ REQUEST_BENCH := Benchmarks/Requests/.build/release/request-bench
 
 .PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end \
 	bench-end-to-end-report e2e-bench demo-lifecycle demo-supervisor test test-all quick unit supervisor bundle \
-	packages ecosystem-bundle platforms inert sanitize histories mutants sim fuzz soak allocators ecosystem vm vm-peers check \
+	packages ecosystem-bundle platforms inert sanitize addresses threads histories mutants sim fuzz soak allocators ecosystem vm vm-peers check \
 	contracts format bench bench-peers bench-hit-ratio bench-worth bench-adoption bench-hostile bench-evidence bench-requests bench-micro container-programs \
 	bench-report bench-setup cache-bench stress docs clean
 
@@ -152,19 +152,26 @@ ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real se
 LEAKS := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
 LIMITED := VolatileProcessTests|PurgeableBufferProcessTests|SecretTests|SecretProcessTests
 CORE_ROOMS := (PlimsollTests|PlimsollLinuxTests|PlimsollServiceTests|PlimsollFoundationTests|PlimsollHeapTests)\.
-ADDRESSES := $(WIDTH) .build-asan/debug/plimsollPackageTests.xctest --testing-library swift-testing
-THREADS := $(WIDTH) .build-tsan/debug/plimsollPackageTests.xctest --testing-library swift-testing
-sanitize: export TEST_REQUIRE :=
-sanitize: swift ## The tests under the address and thread sanitizers; the builds take minutes
+ADDRESSES = env ASAN_OPTIONS=detect_stack_use_after_return=0:handle_segv=0:detect_leaks=$(1) $(WIDTH) \
+	.build-asan/debug/plimsollPackageTests.xctest --testing-library swift-testing
+THREADS := env TSAN_OPTIONS="exitcode=0 die_after_fork=0 handle_segv=0 log_path=$(CURDIR)/out/tsan" $(WIDTH) \
+	.build-tsan/debug/plimsollPackageTests.xctest --testing-library swift-testing
+sanitize: addresses threads ## The tests under the address and thread sanitizers; the builds take minutes
+
+# Some tests compare addresses on the stack.
+addresses: export TEST_REQUIRE :=
+addresses: swift
 	$(BUILD) --build-tests --disable-xctest --sanitize=address --scratch-path .build-asan
-	Tests/tally --part leaks env $(ADDRESSES) --filter '$(LEAKS)' --skip '$(LIMITED)'
-	Tests/tally --part addresses env ASAN_OPTIONS=detect_leaks=0:handle_segv=0 $(ADDRESSES) --skip '(PlimsollSupervisorTests|$(LEAKS)|$(LIMITED))'
-	Tests/tally --part addresses-supervisor env ASAN_OPTIONS=detect_leaks=0:handle_segv=0 $(ADDRESSES) --filter PlimsollSupervisorTests
+	Tests/tally --part leaks $(call ADDRESSES,1) --filter '$(LEAKS)' --skip '$(LIMITED)'
+	Tests/tally --part addresses $(call ADDRESSES,0) --skip '(PlimsollSupervisorTests|$(LEAKS)|$(LIMITED))'
+	Tests/tally --part addresses-supervisor $(call ADDRESSES,0) --filter PlimsollSupervisorTests
+
+threads: export TEST_REQUIRE :=
+threads: swift
 	$(BUILD) --build-tests --disable-xctest --sanitize=thread --scratch-path .build-tsan
 	@mkdir -p out; rm -f out/tsan.*
 	for rooms in '$(CORE_ROOMS)' 'PlimsollLifecycleTests\.'; do \
-		Tests/tally --part threads env TSAN_OPTIONS="exitcode=0 die_after_fork=0 handle_segv=0 log_path=$(CURDIR)/out/tsan" $(THREADS) \
-			--filter "$$rooms" --skip '$(LIMITED)|EnvironmentFileTests|EnvironmentKernelTests' || exit 1; \
+		Tests/tally --part threads $(THREADS) --filter "$$rooms" --skip '$(LIMITED)|EnvironmentFileTests|EnvironmentKernelTests' || exit 1; \
 	done
 	@! cat out/tsan.* 2>/dev/null | grep -A 60 'WARNING: ThreadSanitizer' || { echo "out/tsan.* have these races" >&2; exit 1; }
 
