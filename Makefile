@@ -147,8 +147,8 @@ ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real se
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. Tests that measure malloc
 # are skipped, also with REQUIRE=1. Left out are tests that limit locked memory or address space, which the sanitizers
 # need themselves, or that read all of their memory. Leaks are looked for among the cache's tests: other tests end
-# processes midway. The thread sanitizer runs the rooms whose tests start no programs of ours, which are not told of
-# mutexes; tests of crashes and forks go on under it.
+# processes midway. The thread sanitizer runs the rooms whose tests start plimsoll-bench at most: it is told of mutexes.
+# Tests of crashes and forks go on under it.
 LEAKS := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
 LIMITED := VolatileProcessTests|PurgeableBufferProcessTests|SecretTests|SecretProcessTests
 CORE_ROOMS := (PlimsollTests|PlimsollLinuxTests|PlimsollServiceTests|PlimsollFoundationTests|PlimsollHeapTests)\.

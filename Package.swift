@@ -230,6 +230,8 @@ let package = Package(
                 "PlimsollDemos",
                 // `hostile` kills a supervisor as the tests do.
                 "CSystemCallKiller",
+                // The tests start this program, also under the thread sanitizer.
+                "CThreadSanitizer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: ["CLI"])),
                 .product(
                     name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: .when(traits: ["Service"])),
