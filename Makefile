@@ -149,30 +149,31 @@ ecosystem: $(call built,ecosystem-bundle) ## The adapters' tests against real se
 # need themselves, or that read all of their memory. Leaks are looked for among the cache's tests: other tests end
 # processes midway. The thread sanitizer runs the rooms whose tests start plimsoll-bench at most: it is told of mutexes.
 # Tests of crashes and forks go on under it.
-LEAKS := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
+CACHE_TESTS := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable|ReaderSlot|AtomicCopy
 LIMITED := VolatileProcessTests|PurgeableBufferProcessTests|SecretTests|SecretProcessTests
 CORE_ROOMS := (PlimsollTests|PlimsollLinuxTests|PlimsollServiceTests|PlimsollFoundationTests|PlimsollHeapTests)\.
+# Some tests compare addresses on the stack.
 ADDRESSES = env ASAN_OPTIONS=detect_stack_use_after_return=0:handle_segv=0:detect_leaks=$(1) $(WIDTH) \
 	.build-asan/debug/plimsollPackageTests.xctest --testing-library swift-testing
 THREADS := env TSAN_OPTIONS="exitcode=0 die_after_fork=0 handle_segv=0 log_path=$(CURDIR)/out/tsan" $(WIDTH) \
 	.build-tsan/debug/plimsollPackageTests.xctest --testing-library swift-testing
 sanitize: addresses threads ## The tests under the address and thread sanitizers; the builds take minutes
 
-# Some tests compare addresses on the stack.
 addresses: export TEST_REQUIRE :=
 addresses: swift
 	$(BUILD) --build-tests --disable-xctest --sanitize=address --scratch-path .build-asan
-	Tests/tally --part leaks $(call ADDRESSES,1) --filter '$(LEAKS)' --skip '$(LIMITED)'
-	Tests/tally --part addresses $(call ADDRESSES,0) --skip '(PlimsollSupervisorTests|$(LEAKS)|$(LIMITED))'
+	Tests/tally --part leaks $(call ADDRESSES,1) --filter '$(CACHE_TESTS)' --skip '$(LIMITED)'
+	Tests/tally --part addresses $(call ADDRESSES,0) --skip '(PlimsollSupervisorTests|$(CACHE_TESTS)|$(LIMITED))'
 	Tests/tally --part addresses-supervisor $(call ADDRESSES,0) --filter PlimsollSupervisorTests
 
-# Only races fail, and a run that breaks off: that sanitizer is so slow that some time limits pass.
+# Beside the cache's tests only races fail, and a run that breaks off: that sanitizer is so slow that time limits pass.
 threads: export TEST_REQUIRE :=
 threads: swift
 	$(BUILD) --build-tests --disable-xctest --sanitize=thread --scratch-path .build-tsan
 	@mkdir -p out; rm -f out/tsan.*
+	Tests/tally --part threads $(THREADS) --filter '$(CACHE_TESTS)' --skip '$(LIMITED)'
 	for rooms in '$(CORE_ROOMS)' 'PlimsollLifecycleTests\.'; do \
-		$(THREADS) --filter "$$rooms" --skip '$(LIMITED)|EnvironmentFileTests|EnvironmentKernelTests' > out/threads.log 2>&1 || true; \
+		$(THREADS) --filter "$$rooms" --skip '$(CACHE_TESTS)|$(LIMITED)|EnvironmentFileTests|EnvironmentKernelTests' > out/threads.log 2>&1 || true; \
 		grep 'Test run with' out/threads.log || { tail -n 5 out/threads.log; exit 1; }; \
 	done
 	@! cat out/tsan.* 2>/dev/null | grep -A 60 'WARNING: ThreadSanitizer' || { echo "out/tsan.* have these races" >&2; exit 1; }
