@@ -120,13 +120,21 @@ final class JoinedParts: Sendable {
 
     /// Returns the part of that type. Calls `make` outside the lock if there is none.
     func part<Part: ManagerPart>(orAdd make: () -> Part) -> (part: Part, joinTime: JoinTime) {
-        if let part = all.lazy.compactMap({ $0 as? Part }).first { return (part, .known) }
+        if let part = Self.first(Part.self, of: all) { return (part, .known) }
         let made = make()
         return state.withLock { state in
-            if let part = state.parts.lazy.compactMap({ $0 as? Part }).first { return (part, .known) }
+            if let part = Self.first(Part.self, of: state.parts) { return (part, .known) }
             state.parts.append(made)
             return (made, state.hasRun ? .late : .early)
         }
+    }
+
+    /// Returns the part of that type. By a loop: a lazy sequence of a generic type has its metadata looked up each time.
+    private static func first<Part: ManagerPart>(_ type: Part.Type, of parts: [any ManagerPart]) -> Part? {
+        for part in parts {
+            if let part = part as? Part { return part }
+        }
+        return nil
     }
 }
 

@@ -94,7 +94,7 @@ struct RecentLeast: Sendable {
     /// Adds `value` and returns the minimum.
     mutating func add(_ value: ByteCount, at now: Duration) -> ByteCount {
         let age = now - began
-        if age >= span * 2 || age < .zero {
+        if age >= span + span || age < .zero {
             (current, previous, began) = (.max, .max, now)
         } else if age >= span {
             (current, previous, began) = (.max, current, now)

@@ -183,7 +183,7 @@ package final class BackgroundTaskRegistry: Sendable {
     }
 
     /// Number of running tasks. By index: without optimization, an iterator allocates, and the pressure loop asks.
-    var count: Int {
+    package var count: Int {
         var (index, sum) = (0, 0)
         while index < shards.count { (index, sum) = (index + 1, sum + shards[index].count) }
         return sum

@@ -6,7 +6,7 @@
 @usableFromInline
 package struct CurveMeter: ~Copyable {
     /// Sizes of the miniatures, as parts of the largest.
-    package static let sizes = [1.0 / 64, 1.0 / 32, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 3.0 / 4, 1]
+    package static let sizes: [Double] = [1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1]
     /// Entries of each miniature. The large sizes need the most: by chance a loop that fits may not seem to.
     static let entries = [112, 112, 112, 112, 240, 240, 240, 240]
     /// Bytes of all miniatures.

@@ -69,8 +69,7 @@ struct LaunchRecord: Hashable {
 extension LaunchRecord {
     init?(_ bytes: [UInt8]) {
         guard bytes.count == 8, bytes[0] == 1, let phase = Phase(rawValue: bytes[1]), bytes[2] <= 1 else { return nil }
-        self.init(
-            phase: phase, failures: (0..<4).reduce(0) { $0 | UInt32(bytes[4 + $1]) << UInt32(8 * $1) },
-            isClean: bytes[2] == 1)
+        let failures = bytes[4...].reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+        self.init(phase: phase, failures: failures, isClean: bytes[2] == 1)
     }
 }

@@ -113,10 +113,10 @@ final class LinkOrders: Sendable {
     /// Returns the number of background tasks alive, including those of scenes, and the longest time any of them may
     /// continue; `nil` if there is no limit.
     private func work() -> (tasks: Int, until: Duration?) {
-        var tasks = manager.backgroundTasks.count, until = manager.backgroundTimeRemaining
+        var tasks = manager.runningTasks, until = manager.backgroundTimeRemaining
         var isLimited = tasks == 0 || until != nil
         for scene in manager.lifecycle.scenes {
-            let count = scene.backgroundTasks.count, left = scene.backgroundTimeRemaining
+            let count = scene.runningTasks, left = scene.backgroundTimeRemaining
             guard count > 0 else { continue }
             until = tasks == 0 ? left : max(until ?? .zero, left ?? .zero)
             tasks += count

@@ -22,8 +22,9 @@ struct thread {
     char name[16];
     int group;
     enum state state;
-    /// Parked: the place and the end of the wait. Locked: the word of the lock.
-    struct parker *parker;
+    /// The index in `slots`; -1 for a thread that was killed.
+    int index;
+    /// Parked: the end of the wait. Locked: the word of the lock.
     int64_t until;
     const volatile uint32_t *lock;
     /// Set for a wait that may last several periods, and the start of that wait.
@@ -39,11 +40,21 @@ struct thread {
 
 struct parker {
     bool token;
+    struct thread *waiting;
 };
 
 enum { MOST_THREADS = 4096, MOST_GROUPS = 1 << 16 };
 
-static struct thread *threads[MOST_THREADS];
+/// A living thread, and the time from which that thread may run, side by side: each turn reads all of these times.
+struct slot {
+    int64_t from;
+    struct thread *thread;
+};
+
+/// Special times: at once, and as soon as the thread's lock is free.
+static const int64_t AT_ONCE = INT64_MIN, IF_UNLOCKED = INT64_MIN + 1;
+
+static struct slot slots[MOST_THREADS];
 static int count;
 static bool frozen[MOST_GROUPS];
 /// The dozing thread of each group.
@@ -119,14 +130,16 @@ static void *thread_pointer(void) {
     return pointer;
 }
 
-static bool is_ready(const struct thread *thread) {
-    if (frozen[thread->group]) return false;
-    switch (thread->state) {
-    case READY: return true;
-    case LOCKED: return *thread->lock == 0;
-    case PARKED: return thread->parker->token || thread->until <= now;
-    }
-    return false;
+/// Sets what a thread waits for. The thread may run from `from` on.
+static void set(struct thread *thread, enum state state, int64_t from) {
+    thread->state = state;
+    slots[thread->index].from = from;
+}
+
+/// Puts a living thread at a place in `slots`.
+static void place(struct slot slot, int index) {
+    slot.thread->index = index;
+    slots[index] = slot;
 }
 
 /// Ends the doze of a group's thread: the current wait ends when a wait for one period would end.
@@ -137,6 +150,7 @@ static void end_doze(int group) {
     int64_t period = thread->doze->period, waits = (now - thread->dozing_since) / period + 1;
     int64_t until = thread->dozing_since + waits * period;
     if (until < thread->until) thread->until = until;
+    if (slots[thread->index].from != AT_ONCE) slots[thread->index].from = thread->until;
     int64_t left = thread->until - now;
     thread->doze->roused(thread->doze->context, left > 0 ? left : 0);
     thread->doze = NULL;
@@ -148,18 +162,17 @@ static struct thread *choose(void) {
     // Each turn takes a while, and sometimes longer than other threads wait.
     now += 1000 + draw(&chance) % 4000;
     if (one_in(512)) now += draw(&chance) % 3000000;
-    // Counts the threads that are ready now, or else the threads whose wait ends first.
+    // Collects the threads that may run now, or else the threads whose wait ends first.
     int found = 0;
     int64_t first = INT64_MAX;
     for (int i = 0; i < count; i++) {
-        struct thread *thread = threads[i];
-        if (is_ready(thread)) {
-            if (first > now) (found = 0, first = now);
-            ready[found++] = thread;
-        } else if (thread->until <= first && thread->state == PARKED && first > now && !frozen[thread->group]) {
-            if (thread->until < first) (found = 0, first = thread->until);
-            if (first < INT64_MAX) ready[found++] = thread;
-        }
+        int64_t from = slots[i].from;
+        if (from > first || from == INT64_MAX) continue;
+        struct thread *thread = slots[i].thread;
+        if (frozen[thread->group] || (from == IF_UNLOCKED && *thread->lock != 0)) continue;
+        if (from < now) from = now;
+        if (from < first) (found = 0, first = from);
+        ready[found++] = thread;
     }
     if (found == 0) {
         fputs("simulation: all threads wait for each other\n", stderr);
@@ -186,12 +199,10 @@ static void perhaps(uint64_t in) {
 }
 
 void simulated_sleep(int64_t nanoseconds) {
-    struct parker nowhere = {0};
-    current->parker = &nowhere;
     current->until = now + nanoseconds;
-    current->state = PARKED;
+    set(current, PARKED, current->until);
     reschedule();
-    current->state = READY;
+    set(current, READY, AT_ONCE);
 }
 
 // MARK: Threads
@@ -207,8 +218,7 @@ static void *run_thread(void *argument) {
     leave_kernel_thread(&self->stack, &self->isSaved);
     for (;;) {
         self->body(self->context);
-        for (int i = 0; i < count; i++)
-            if (threads[i] == self) threads[i--] = threads[--count];
+        place(slots[--count], self->index);
         ended[ended_count++] = self;
         struct thread *next = choose();
         switches++;
@@ -229,7 +239,8 @@ static struct thread *add(struct thread *thread, const char *name) {
     snprintf(thread->name, sizeof thread->name, "%s", name);
     thread->group = current ? current->group : 0;
     thread->state = READY;
-    return threads[count++] = thread;
+    place((struct slot){AT_ONCE, thread}, count++);
+    return thread;
 }
 
 int __wrap_plimsoll_thread_start(const char *name, void (*body)(void *), void *context) {
@@ -267,16 +278,17 @@ bool __wrap_plimsoll_park(struct parker *parker, int64_t nanoseconds) {
         perhaps(4);
         return true;
     }
-    current->parker = parker;
+    parker->waiting = current;
     current->until = nanoseconds < 0 ? INT64_MAX : now + nanoseconds;
     if (current->doze) {
         current->dozing_since = now;
         current->until = now + current->doze->longest;
         dozing[current->group] = current;
     }
-    current->state = PARKED;
+    set(current, PARKED, current->until);
     reschedule();
-    current->state = READY;
+    set(current, READY, AT_ONCE);
+    parker->waiting = NULL;
     bool unparked = parker->token;
     parker->token = false;
     return unparked;
@@ -284,6 +296,7 @@ bool __wrap_plimsoll_park(struct parker *parker, int64_t nanoseconds) {
 
 void __wrap_plimsoll_unpark(struct parker *parker) {
     parker->token = true;
+    if (parker->waiting && parker->waiting->index >= 0) slots[parker->waiting->index].from = AT_ONCE;
     perhaps(4);
 }
 
@@ -302,8 +315,9 @@ void simulated_kill(int group) {
     int left = 0;
     dozing[group] = NULL;
     for (int i = 0; i < count; i++) {
-        struct thread *thread = threads[i];
-        if (thread->group != group || thread == current) threads[left++] = thread;
+        struct thread *thread = slots[i].thread;
+        if (thread->group != group || thread == current) place(slots[i], left++);
+        else thread->index = -1;
     }
     count = left;
 }
@@ -312,7 +326,7 @@ void simulated_print_threads(void) {
     static const char *const words[] = {"ready", "parked", "waits for a lock"};
     fprintf(stderr, "at %.6f s, after %llu switches\n", now / 1e9, (unsigned long long)switches);
     for (int i = 0; i < count; i++) {
-        const struct thread *thread = threads[i];
+        const struct thread *thread = slots[i].thread;
         fprintf(stderr, "  group %d %-15s %s%s", thread->group, thread->name, words[thread->state],
                 frozen[thread->group] ? ", frozen" : "");
         if (thread->state == PARKED && thread->until < INT64_MAX) fprintf(stderr, " until %.6f s", thread->until / 1e9);
@@ -349,9 +363,9 @@ void simulated_begin(uint64_t seed, void (*enqueue)(void *job)) {
 /// Waits until a lock is free: its word is zero.
 static void await_lock(const volatile void *word) {
     current->lock = (const volatile uint32_t *)word;
-    current->state = LOCKED;
+    set(current, LOCKED, IF_UNLOCKED);
     reschedule();
-    current->state = READY;
+    set(current, READY, AT_ONCE);
 }
 
 // These functions take precedence over the C library's functions, also for the libraries of Swift.

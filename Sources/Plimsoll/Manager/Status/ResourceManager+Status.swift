@@ -56,6 +56,9 @@ extension ResourceManager {
         parts.lastTurn.withLock { $0 }.map { MemoryStatus($0.reading, $0.assessment, policy.thresholds) }
     }
 
+    /// Number of background tasks that run, without those of scenes.
+    package var runningTasks: Int { parts.tasks.count }
+
     /// Number of background tasks that have ended so far, those of present scenes included. A changed number means
     /// that there may be something to save.
     package var endedTasks: UInt64 {

@@ -76,6 +76,9 @@ extension Scene {
     /// The background tasks of this scene, oldest first.
     public var backgroundTasks: [BackgroundTaskStatus] { tasks.statuses }
 
+    /// Number of those tasks.
+    package var runningTasks: Int { tasks.count }
+
     /// The time that this scene may go on in the background. `nil` while in front, where time is not counted.
     public var backgroundTimeRemaining: Duration? { tasks.allowanceLeft }
 
