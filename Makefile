@@ -207,8 +207,8 @@ mutants: swift ## Decisions changed one at a time: which changes do no tests not
 # references need no atomic instructions, and calls into the runtime are shorter where it is linked statically.
 SIMULATED := plimsoll_thread_start plimsoll_parker_make plimsoll_parker_free plimsoll_park plimsoll_unpark
 sim: swift ## Fleets of units and a supervisor on simulated threads and time: HOURS=20000 SEED=1
-	@PLIMSOLL_SIM=1 $(BUILD) -c release -Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=unchecked -Xswiftc -cross-module-optimization \
-		-Xswiftc -Xfrontend -Xswiftc -assume-single-threaded --static-swift-stdlib \
+	@PLIMSOLL_SIM=1 $(BUILD) -c release -Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=unchecked \
+		-Xswiftc -Xfrontend -Xswiftc -assume-single-threaded --static-swift-stdlib -Xswiftc -cross-module-optimization \
 		--scratch-path .build-sim --product plimsoll-sim \
 		$(foreach name,$(SIMULATED),-Xlinker --wrap=$(name)) >&2
 	@Tests/Simulation/run .build-sim/release/plimsoll-sim "$${HOURS:-20000}" "$${SEED:-1}"

@@ -129,7 +129,7 @@ final class JoinedParts: Sendable {
         }
     }
 
-    /// Returns the part of that type. By a loop: a lazy sequence of a generic type has its metadata looked up each time.
+    /// Returns the first part of type `Part`. A lazy sequence would have the runtime look up metadata at each call.
     private static func first<Part: ManagerPart>(_ type: Part.Type, of parts: [any ManagerPart]) -> Part? {
         for part in parts {
             if let part = part as? Part { return part }

@@ -40,12 +40,13 @@ struct thread {
 
 struct parker {
     bool token;
+    /// The thread that waits here, if any: a parker has one waiting thread at a time.
     struct thread *waiting;
 };
 
 enum { MOST_THREADS = 4096, MOST_GROUPS = 1 << 16 };
 
-/// A living thread, and the time from which that thread may run, side by side: each turn reads all of these times.
+/// A living thread, and the time from which that thread may run. Each turn reads all of these times.
 struct slot {
     int64_t from;
     struct thread *thread;

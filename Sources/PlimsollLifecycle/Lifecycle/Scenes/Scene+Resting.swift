@@ -76,7 +76,7 @@ extension Scene {
     /// The background tasks of this scene, oldest first.
     public var backgroundTasks: [BackgroundTaskStatus] { tasks.statuses }
 
-    /// Number of those tasks.
+    /// Number of running background tasks of this scene.
     package var runningTasks: Int { tasks.count }
 
     /// The time that this scene may go on in the background. `nil` while in front, where time is not counted.
