@@ -86,15 +86,9 @@ test-all: swift ## All tests: also allocators, sanitizers, histories, simulation
 # What a part needs built, unless that has just been done.
 built = $(if $(BUILT),,$(1))
 
-# These suites would take half of the tests' time, or block the cooperative pool's threads for seconds; `make test` has
-# them.
-LONG := LinearizabilityTests|HistoryTests|CurveMeterTests|CacheKeyTests|Storm|Torture|CacheReplayTests
-LONG := $(LONG)|VolatileSharingTests|VolatileDropTests|VolatileProcessTests|PurgeableCacheExpiryTests
-LONG := $(LONG)|ThreadRefusalTests|AlarmThreadTests|DeadlineRaceTests
 quick: swift ## The tests of the core but for long ones, built without any other package: some three minutes when cold
-	PLIMSOLL_CORE=1 $(BUILD) --build-tests --scratch-path .build-quick
-	Tests/tally --part quick env $(WIDTH) .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing \
-		--skip '$(LONG)'
+	PLIMSOLL_CORE=1 $(BUILD) --build-tests -debug-info-format none --scratch-path .build-quick
+	Tests/tally --part quick env $(WIDTH) .build-quick/debug/plimsollPackageTests.xctest --testing-library swift-testing
 
 bundle: swift
 	$(BUILD) --build-tests $(FLAGS)

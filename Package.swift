@@ -348,7 +348,8 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
-// `make quick`: the core alone, without any other package and without Foundation.
+// `make quick`: the core alone, without any other package and without Foundation. Suites that take half of the tests'
+// time, or block the cooperative pool's threads for seconds, are left to `make test`.
 if Context.environment["PLIMSOLL_CORE"] == "1" {
     let core: Set = [
         "Plimsoll", "CPlimsollMemory", "CPlimsollProcess", "PlimsollLifecycle", "PlimsollLinux", "CPlimsollLinux",
@@ -359,6 +360,21 @@ if Context.environment["PLIMSOLL_CORE"] == "1" {
     package.traits = []
     package.targets.removeAll { !core.contains($0.name) }
     package.products.removeAll { !core.contains($0.name) }
+
+    let long = [
+        "PlimsollTests": [
+            "Caches/CacheKeyTests.swift", "Caches/CacheReplayTests.swift", "Caches/CacheTortureTests.swift",
+            "Caches/LinearizabilityTests.swift", "Caches/PurgeableCacheExpiryTests.swift",
+            "Caches/VolatileDropTests.swift", "Caches/VolatileProcessTests.swift", "Caches/VolatileSharingTests.swift",
+            "Concurrency/AlarmThreadTests.swift", "Manager/StormTests.swift", "Tasks/BackgroundTaskStormTests.swift",
+            "Tasks/TaskHistoryTests.swift", "Worth/CurveMeterTests.swift",
+        ],
+        "PlimsollLifecycleTests": [
+            "Concurrency/DeadlineRaceTests.swift", "Concurrency/ThreadRefusalTests.swift",
+            "Quiesce/GateHistoryTests.swift",
+        ],
+    ]
+    for target in package.targets { target.exclude += long[target.name] ?? [] }
 }
 
 // `make sim`: the library on simulated threads. Linked with flags of its own, so nothing else builds it.

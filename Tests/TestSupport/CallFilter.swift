@@ -15,6 +15,15 @@ public struct CallFilter {
 
     public init() {}
 
+    /// A filter for every call that gives pages back: MADV_DONTNEED, MADV_DONTNEED_LOCKED, MAP_FIXED.
+    public static var refusingReclaim: CallFilter {
+        var filter = CallFilter()
+        filter.refuse(madvise, argument: 2, 4, EINVAL)
+        filter.refuse(madvise, argument: 2, 24, EINVAL)
+        filter.refuse(mmap, argument: 3, 0x10, areFlags: true, EAGAIN)
+        return filter
+    }
+
     /// Refuses every call with this number.
     public mutating func refuse(_ number: UInt32, _ error: Int32) {
         instructions += [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x0005_0000 | UInt32(error))]

@@ -288,6 +288,26 @@ struct Surroundings {
         #expect(await reader.next() == EnvironmentChange(.custom("alias")))
     }
 
+    @Test func `an interceptor that took the whole budget is named, although no alarm went around it`() async {
+        let now = Mutex(Duration.zero), time = Timekeeper(elapsed: { now.withLock { $0 } })
+        // The thread that calls the alarms never runs.
+        let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time)) { _, _ in true }
+        let environment = Environment(source: ScriptedPressureSource(), alarms: alarms, threads: HandlerThreads())
+        let interceptor = EnvironmentInterceptor("busy") { change in
+            let isLong = change.kind == .custom("long")
+            now.withLock { $0 += isLong ? Environment.budget : Environment.budget - .nanoseconds(1) }
+            return change
+        }
+        let registration = environment.add(interceptor)
+        for name in ["short", "long"] {
+            environment.post(EnvironmentChange(.custom(name)))
+            await until("the end of the drain") { environment.state.withLock { $0.drainer == nil } }
+        }
+        let call = EnvironmentCall("busy", .custom("long"), took: Environment.budget, isFinished: true)
+        #expect(environment.slowCalls == [call])
+        registration.cancel()
+    }
+
     @Test func `C62 T6 a stuck interceptor is named and bypassed`() async {
         let goOn = Parker(), inside = Log<EnvironmentChange>()
         at.lifecycle.interceptEnvironmentChanges("stuck") { change in

@@ -166,6 +166,19 @@ import Testing
         #expect(try await jobs[0].finish() == 0)
     }
 
+    @Test func `the time that a caller waited in no set counts after the limiter has joined a set`() async throws {
+        let limiter = ConcurrencyLimiter("alone", limit: 1)
+        let jobs = await start(1, limiter), patient = await start(1, limiter, patience: .seconds(60))
+        // The clock of a limiter in no set is the machine's.
+        await TestSupport.onThread { nap(50_000) }
+        let registration = set.add(limiter)
+        clock.advance(by: .seconds(60) - .milliseconds(10))
+        #expect(limiter.statistics.expired == 1 && limiter.statistics.waiting == 0)
+        await #expect(throws: AdmissionRefusal.self) { try await patient[0].finish() }
+        registration.cancel()
+        #expect(try await jobs[0].finish() == 0)
+    }
+
     @Test func `a cancelled wait ends with CancellationError, and the next waiters move up`() async throws {
         let limiter = limiter(1)
         let jobs = await start(4, limiter)

@@ -117,6 +117,23 @@ import Testing
         #expect(ticker.ticks == 1)
     }
 
+    @Test func `a tick that is the first to find the end of a gap does not run`() {
+        struct Step: Sendable { let body: @Sendable () -> Void }
+        let now = Mutex(Duration.zero), steps = Log<Step>()
+        let time = Timekeeper(
+            elapsed: { now.withLock { $0 } }, asleep: { .zero }, onStep: { steps.add(Step(body: $0)) })
+        let heartbeat = Heartbeat(time: time), alarms = Alarms(time: time, heartbeat: heartbeat)
+        let set = QuiesceSet(alarms: alarms)
+        #expect(heartbeat.beat(.loop, next: .seconds(2)) == nil)
+        // The process freezes after the alarms' own check of the heartbeat.
+        alarms.set(.timer, after: .seconds(1)) { now.withLock { $0 = .seconds(60) } }
+        let ticker = Ticker("first", every: .seconds(1), makesUp: true) { _ in }
+        set.add(ticker)
+        now.withLock { $0 = .seconds(1) }
+        for step in steps.all { step.body() }
+        #expect(heartbeat.gaps == 1 && ticker.ticks == 0 && set.members == ["first"])
+    }
+
     @Test func `C35 in the background tickers stop, or tick together`() async {
         let stopped = ticker("s", every: .seconds(10))
         let together = [(7, "a"), (11, "b"), (90, "c")].map { ticker($0.1, every: .seconds($0.0), inBackground: .seconds(60)) }

@@ -137,6 +137,18 @@ import Testing
         #expect(lifecycle.preservation.launched() == "Full()")
     }
 
+    @Test func `a process whose good end cannot be recorded reports the problem`() async {
+        struct Full: Error {}
+        let lifecycle = process(), heartbeat = Heartbeat(time: ManualClock().timekeeper)
+        _ = lifecycle.preservation.restore()
+        let step = LifecycleTransition(from: .background, to: .notRunning, cause: .operator, sequence: 1, at: .zero)
+        let context = LifecycleContext(step, deadline: .seconds(5), heartbeat: heartbeat)
+        let recorded = await lifecycle.keeping.end(context)
+        store.fail(with: Full())
+        let failed = await lifecycle.keeping.end(context)
+        #expect(recorded.failures.isEmpty && failed.failures == ["Full()"])
+    }
+
     @Test func `the record of a launch reads back as written, and other bytes are refused`() {
         for phase in [LaunchRecord.Phase.launching, .running, .ended] {
             for failures in [UInt32(0), 1, 300, .max] {

@@ -66,8 +66,9 @@ struct RunningSendersTests {
         defer { clear() }
         #expect(await fleet.waits { has("worker") && fleet.problems.count > 1 })
         let main = try #require(Int32(fleet.text("web.process").prefix { $0 != " " }))
-        #expect(fleet.state("web") == .running && RunningFleet.isRunning(main) && fleet.report("web")?.isSaved == false)
-        #expect(fleet.report("web")?.isWarnable == false)
+        let report = try #require(fleet.report("web"), "\(fleet.problems)")
+        #expect(report.state == .running && !report.isSaved && report.isWarnable == false, "\(report)")
+        #expect(RunningFleet.isRunning(main))
         #expect(
             (try? GroupText.read("\(directory.path)/received").get()).map { String(decoding: $0, as: UTF8.self) }
                 == "1 refused because=unknown-process\n")

@@ -197,6 +197,14 @@ import Testing
         #expect(isNear(told["a"], 245) && isNear(told["b"], 95) && isNear(told["c"], 60), "\(told)")
     }
 
+    @Test mutating func `a unit that held the only byte in plenty is entitled to all memory`() {
+        let plenty = [("a", 1), ("b", 0)].map { unit in holder(unit.0, unit.1, at: 1) { $0.trustsWorth = false } }
+        var told = shares(seen(1, room: 1 << 40, plenty))
+        #expect(told.isEmpty, "\(told)")
+        told = shares(seen(3, room: 0, untrusted([("a", 300), ("b", 100)], at: 3)))
+        #expect(isNear(told["a"], 380) && isNear(told["b"], 20), "\(told)")
+    }
+
     @Test(arguments: [(0.0, false, 0), (0.5, false, 100), (1, false, 100), (2, false, 100), (1, true, 0)])
     mutating func `a newcomer gets half of an equal part to learn, once requests arrive`(
         requests: Double, isReliable: Bool, share: Int

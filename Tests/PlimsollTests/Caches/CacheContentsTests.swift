@@ -170,4 +170,18 @@ import Testing
         index.move(node, to: 9)
         #expect(["c", "d"].allSatisfy { index.oldest($0, before: index.sequence) == 9 })
     }
+
+    @Test func `the nodes of entries that have left are used again`() {
+        var index = TagIndex()
+        let kept = index.add(0, ["a"])
+        for slot in 1...100 {
+            let node = index.add(Int32(slot), ["a", "b"])
+            index.remove(node)
+        }
+        let nodes = Mirror(reflecting: index).children.first { $0.label == "nodes" }
+        let count = nodes.map { Mirror(reflecting: $0.value).children.count }
+        #expect(count == 3 && index.count("a") == 1)
+        index.remove(kept)
+        #expect(index.tagCount == 0)
+    }
 }

@@ -179,3 +179,13 @@ import Testing
         #expect((0..<1500).allSatisfy { index.pageAddress($0) == pages[$0] } && Set(pages.map { UInt(bitPattern: $0) }).count == 1500)
     }
 }
+
+extension HashIndex {
+    /// True if no slot of any page is in use.
+    var holdsNothing: Bool {
+        (0..<pageCount).allSatisfy { number in
+            let page = pageAddress(number)
+            return (0..<Self.slots).allSatisfy { page[$0].load(ordering: .relaxed) == 0 }
+        }
+    }
+}

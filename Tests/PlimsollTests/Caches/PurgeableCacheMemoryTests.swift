@@ -118,6 +118,14 @@ import Testing
         #expect((8000..<12_000).allSatisfy { cache.value(forKey: $0) == $0 })
     }
 
+    @Test func `a release of nothing leaves a sparse cache as it is, and the release of one entry makes it compact`() {
+        let cache = PurgeableCache<Int, Int>("sparse", shardCount: 1, cost: { _, _ in 1 })
+        for key in 0..<8000 { cache.insert(key, forKey: key) }
+        for key in 1000..<8000 { cache.removeValue(forKey: key) }
+        #expect(cache.release(0) == 0 && cache.count == 1000 && cache.sum { $0.top } >= 8000)
+        #expect(cache.release(1) == 1 && cache.count == 999 && cache.sum { $0.top } == 999)
+    }
+
     /// A key that only its own code can move: the runtime knows the address of each weak reference.
     // Unchecked: the weak reference is not set again after the key was made.
     private struct WeakKey: Hashable, @unchecked Sendable {

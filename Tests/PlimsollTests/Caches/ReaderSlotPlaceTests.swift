@@ -46,4 +46,20 @@ import Testing
             exit(hasMost && hasOthers ? 0 : 2)
         }
     }
+
+    @Test(arguments: [0, 1, 4096] as [UInt])
+    func `the end of a thread clears a borrow and the reference given for it, but no reference that came too late`(
+        borrowedFrom: UInt
+    ) {
+        let memory = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 128)
+        memory.initializeMemory(as: UInt8.self, repeating: 0, count: 128)
+        let reader = ReaderSlot(base: memory)
+        reader.borrowedFrom.pointee.store(borrowedFrom, ordering: .relaxed)
+        reader.given.pointee.store(64, ordering: .relaxed)
+        reader.endBorrowing()
+        let left = reader.borrowedFrom.pointee.load(ordering: .relaxed)
+        let given = reader.given.pointee.load(ordering: .relaxed)
+        #expect(left == 0 && given == (borrowedFrom == 0 ? 64 : 0))
+        memory.deallocate()
+    }
 }

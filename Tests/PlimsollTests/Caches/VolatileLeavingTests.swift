@@ -213,7 +213,7 @@ struct VolatileLeavingTests {
         await #expect(processExitsWith: .success) {
             let meter = ChargeMeter {}, buffer = PurgeableBuffer(byteCount: 10_000, isGuarded: false)
             buffer.attach(volatile: meter)
-            guard PurgeableBufferTests.fill(buffer), VolatileProcessTests.refusePages() else { exit(2) }
+            guard PurgeableBufferTests.fill(buffer), CallFilter.refusingReclaim.install() else { exit(2) }
             buffer.discard()
             guard meter.heldBytes == .zero, buffer.isDiscarded, !buffer.beginAccess() else { exit(3) }
             exit(buffer.pages?.isAlive == false ? 0 : 4)

@@ -67,19 +67,9 @@ import Testing
         await #expect(processExitsWith: .success) {
             let cache = VolatileCache<Int, Int>("refused", limit: .mebibytes(16))
             for key in 0..<40_000 { cache.insert(key, forKey: key) }
-            guard Self.refusePages() else { exit(2) }
+            guard CallFilter.refusingReclaim.install() else { exit(2) }
             exit(Self.refill(cache))
         }
-    }
-
-    /// Has `madvise` and `mmap` refuse every call that gives pages back: MADV_DONTNEED, MADV_DONTNEED_LOCKED,
-    /// MAP_FIXED.
-    static func refusePages() -> Bool {
-        var filter = CallFilter()
-        filter.refuse(CallFilter.madvise, argument: 2, 4, EINVAL)
-        filter.refuse(CallFilter.madvise, argument: 2, 24, EINVAL)
-        filter.refuse(CallFilter.mmap, argument: 3, 0x10, areFlags: true, EAGAIN)
-        return filter.install()
     }
 
     /// Empties a cache of 40,000 numbers and fills the cache again under a lower limit. Returns the status to exit
@@ -119,16 +109,6 @@ import Testing
             let none = VolatileCache<Int, [UInt8]>("none")
             guard !none.insert([1], forKey: 1), none.value(forKey: 1) == nil, none.count == 0 else { exit(4) }
             exit(cache.count > 0 ? 0 : 5)
-        }
-    }
-}
-
-extension HashIndex {
-    /// True if no slot of any page is in use.
-    var holdsNothing: Bool {
-        (0..<pageCount).allSatisfy { number in
-            let page = pageAddress(number)
-            return (0..<Self.slots).allSatisfy { page[$0].load(ordering: .relaxed) == 0 }
         }
     }
 }

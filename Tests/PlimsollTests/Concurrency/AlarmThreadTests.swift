@@ -105,6 +105,29 @@ import Testing
         #expect(waits.all == [.milliseconds(10)])
     }
 
+    @Test func `a waiter waits for its whole limit beside a thread for the alarms, and not once that thread has left`() async {
+        let time = Timekeeper(elapsed: { .zero }), started = Counter(), left = Counter(), calls = Counter()
+        let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time)) { name, body in
+            started.add(1)
+            return Thread.start(name) {
+                body()
+                left.add(1)
+            }
+        }
+        let far = alarms.set(.deadline, after: .seconds(3600)) {}
+        alarms.set(.timer, after: .zero) { calls.add(1) }
+        await until("the call") { calls.value == 1 }
+        let beside = await TestSupport.onThread { alarms.wait(on: Parker(), atMost: .milliseconds(12)) }
+        #expect(beside == .milliseconds(12) && started.value == 1 && left.value == 0)
+        far.cancel()
+        await until("the end of the thread") { left.value == 1 }
+        let after = await TestSupport.onThread { alarms.wait(on: Parker(), atMost: .milliseconds(12)) }
+        #expect(after == .milliseconds(10))
+        alarms.set(.timer, after: .zero) { calls.add(1) }
+        await until("the call by another thread") { calls.value == 2 }
+        #expect(started.value == 2)
+    }
+
     @Test func `an alarm set while a thread takes over is called, although the task takes the wake-up`() async {
         let now = Mutex(Duration.zero), check = Mutex<(@Sendable () -> Void)?>(nil), thread = Mutex(UInt(0))
         let isOpen = Counter(), isSet = Counter(), isOver = Counter(), calls = Counter()

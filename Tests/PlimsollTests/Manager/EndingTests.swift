@@ -131,6 +131,17 @@ import Testing
         #expect(time.elapsed() == .seconds(3), "the save has run")
     }
 
+    @Test func `each save gets the time left, and a save that fails is named with the reason`() async {
+        struct Full: Error, CustomStringConvertible { let description = "no room" }
+        let saves = SaveRegistry(), threads = HandlerThreads(), left = Log<Duration>()
+        clock.advance(by: .seconds(7))
+        saves.add("rows") { left.add($0) }
+        saves.add("columns") { _ in throw Full() }
+        let time = clock.timekeeper
+        let failures = await TestSupport.onThread { saves.run(within: .seconds(5), threads: threads, time: time) }
+        #expect(left.all == [.seconds(5)] && failures == ["columns failed: no room"])
+    }
+
     /// A source that gives the available memory at a second reading, and a fall of 50 MiB or less for each pass.
     private final class PassSource: PressureSource {
         private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, wakes: 0, measurements: 0))

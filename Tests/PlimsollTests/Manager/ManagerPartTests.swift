@@ -121,6 +121,24 @@ import Testing
         await until { fired.value == 1 }
     }
 
+    @Test(arguments: [false, true])
+    func `a report reaches the listeners without a turn of the loop`(isOfTasks: Bool) async {
+        let (manager, _, _) = Self.managed(), parts = manager.parts, reports = Log<ActionReport>()
+        manager.onReport { reports.add($0) }
+        parts.deliveryWorker.start()
+        if isOfTasks {
+            let task = parts.tasks.begin("stuck", #fileID, #line, handler: nil)
+            #expect(parts.tasks.expire(.allowance, within: .seconds(5)) == 1)
+            #expect(parts.tasks.giveUpStragglers() == ["stuck"] && !task.isActive)
+        } else {
+            parts.report(ActionReport(eventID: 0, action: .warn, level: .normal, evidence: [], began: .zero))
+        }
+        await until("the report") { reports.all.count == 1 }
+        let expected: PressureAction = isOfTasks ? .expireBackgroundTasks(grace: .zero) : .warn
+        #expect(reports.all.map(\.action) == [expected])
+        parts.deliveryWorker.stop()
+    }
+
     private final class Tagged<Tag>: ManagerPart {
         let calls = Counter()
         func loopEnded() { calls.add(1) }

@@ -33,7 +33,8 @@ import Testing
             let fields = text.split(separator: ")").last?.split(separator: " ") ?? []
             return fields.count > 9 ? (Int(fields[7]) ?? 0) + (Int(fields[9]) ?? 0) : 0
         }
-        let cache = VolatileDropTests.filled(3000)
+        let cache = VolatileCache<Int, [UInt8]>("reclaimed", allowsHugePages: false, isVolatile: true, time: .running)
+        for key in 0..<3000 { cache.insert([UInt8](repeating: 7, count: 8000), forKey: key) }
         let pages = cache.volatileBytes / 4096
         cache.reclaim { _, _ in true }
         let before = faults()

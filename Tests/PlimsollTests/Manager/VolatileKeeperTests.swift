@@ -245,6 +245,26 @@ import Testing
         }
     }
 
+    @Test func `the heap is trimmed if caches that hold memory have no room, or volatile ones may take none`() {
+        let rows: [(room: Int?, charged: Int, isShort: Bool, volatile: Int, isDue: Bool)] = [
+            (0, 1, false, 0, true), (0, 0, false, 0, false), (1, 1, false, 0, false), (nil, 1, false, 0, false),
+            (nil, 0, true, 1, true), (nil, 0, true, 0, false), (nil, 0, false, 1, false), (0, 0, false, 1, false),
+        ]
+        for row in rows {
+            let parts = manager().parts
+            var response = VolatileResponse(parts: parts), ramp = RefillRamp()
+            if row.isShort { _ = ramp.allowance(room: .mebibytes(1), level: .warning, at: .zero) }
+            let reading = PressureReading(
+                at: .zero, limit: .gibibytes(1), usage: .mebibytes(100), charged: ByteCount(row.charged),
+                volatile: ByteCount(row.volatile))
+            response.respond(
+                to: PressureAssessment(at: .zero, room: row.room.map { ByteCount($0) }), reading, ramp: ramp,
+                isPurging: false, blank: blank(.zero))
+            let isPosted = !parts.keeper.isFree(for: reading)
+            #expect(isPosted == (row.isDue && parts.keeper.canTrim), "\(row)")
+        }
+    }
+
     @Test func `memory to be released is not taken again`() {
         let manager = manager(), meter = manager.parts.volatileMeter
         var response = VolatileResponse(parts: manager.parts)

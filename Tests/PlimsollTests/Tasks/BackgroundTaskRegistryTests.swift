@@ -398,4 +398,27 @@ import Testing
             registry.detach()
         }
     }
+
+    @Test func `a wait whose alarm never comes gives the tasks up a second after the grace`() async throws {
+        let now = Mutex(Duration.zero), reads = Counter()
+        // No step of this clock is told, so that no alarm is ever called.
+        let time = Timekeeper(
+            elapsed: {
+                reads.add(1)
+                return now.withLock { $0 }
+            }, asleep: { .zero }, onStep: { _ in })
+        let heartbeat = Heartbeat(time: time), alarms = Alarms(time: time, heartbeat: heartbeat)
+        // Otherwise the step below passes for a freeze.
+        _ = heartbeat.beat(.alarms, next: nil)
+        let registry = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads)
+        defer { registry.detach() }
+        let task = registry.begin("hung", #fileID, #line, handler: nil)
+        let names = PlimsollTests.onThread { registry.expireAndWait(.shutdown, within: .seconds(10)) }
+        await until("the alarm is set") { alarms.pending == 1 }
+        now.withLock { $0 = .seconds(11) + .nanoseconds(1) }
+        let before = reads.value
+        let given = try await names.value
+        // Each look at the time takes one reading, after half a second: a wait for longer has many looks.
+        #expect(given == ["hung"] && !task.isActive && reads.value - before < 10)
+    }
 }

@@ -39,6 +39,15 @@ import Testing
         #expect(shard.takeRoom() == 5 && shard.takeRoom() == 0)
     }
 
+    @Test func `a single task that was asked to stop is being expired until its end`() {
+        shard.addRoom(1)
+        let records = begin(0..<1)
+        select()
+        #expect(shard.expireSome().count == 1 && shard.isExpiring && shard.tally.expiring == 1)
+        shard.end(records[0])
+        #expect(!shard.isExpiring && shard.tally.expiring == 0)
+    }
+
     @Test func `tasks that end while selected leave nothing to ask`() {
         shard.addRoom(2)
         let records = begin(0..<2)
