@@ -113,7 +113,7 @@ package final class ManagerParts: Sendable {
                 purgeables.remove(entry)
                 // Before the rest: a call under way may restrict the cache, or give a share.
                 entry.close()
-                entry.liftRestriction()
+                entry.liftForGood()
                 guard entry.shared != nil else { return }
                 entry.stopSharing()
                 // The next round decides anew, without this cache.
@@ -290,6 +290,7 @@ final class Inbox: Sendable {
             return state.simulation?.level
         }
         guard let level, level > assessment.observed else { return }
+        assessment.measured = PressureAssessment.Measured(level: assessment.level, observed: assessment.observed)
         assessment.observed = level
         // A simulated level has no hold time: the simulation ends at a time of its own.
         if level >= assessment.level { (assessment.heldUntil, assessment.heldFor) = (nil, nil) }

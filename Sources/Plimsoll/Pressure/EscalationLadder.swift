@@ -144,41 +144,58 @@ public struct EscalationLadder: Sendable, Hashable {
 
 /// The position of a process on a ladder. A value; `climb` returns the rungs to fire now.
 struct LadderClimb: Sendable {
+    /// One shortage so far.
+    private struct Episode {
+        /// Time since which readings have shown each level without a break.
+        var since: (warning: Duration?, critical: Duration?) = (nil, nil)
+        /// The rungs that have fired, one bit each.
+        var done: UInt64 = 0
+
+        mutating func note(_ level: PressureLevel, observed: PressureLevel, at time: Duration, _ rungs: [Rung]) {
+            since.warning = observed >= .warning ? since.warning ?? time : nil
+            since.critical = observed >= .critical ? since.critical ?? time : nil
+            for index in rungs.indices where level < rungs[index].level { done &= ~(UInt64(1) << UInt64(index)) }
+        }
+    }
+
     let ladder: EscalationLadder
-    /// Time since which readings have shown each level without a break.
-    private var since: (warning: Duration?, critical: Duration?) = (nil, nil)
-    private var done: UInt64 = 0
+    private var episode = Episode()
+    /// The episode by readings alone.
+    private var measured = Episode()
     private var wasSimulated = false
 
     init(_ ladder: EscalationLadder) { self.ladder = ladder }
 
     /// Time since which readings have been critical without a break; `nil` while they are not.
-    var criticalSince: Duration? { since.critical }
+    var criticalSince: Duration? { episode.since.critical }
 
     /// Returns the rungs that fire for `assessment`. Allocates nothing.
     mutating func climb(_ assessment: PressureAssessment) -> FiredRungs {
         let isSimulated = assessment.evidence.contains(.simulated)
-        // A shortage after a simulation is another episode: no time of the simulation is patience, no rung is done.
-        if wasSimulated, !isSimulated {
-            since = (nil, nil)
-            done = 0
-        }
+        // A shortage after a simulation is another episode: no time of the simulation is patience, no rung is done. One
+        // that was there all along goes on.
+        if wasSimulated, !isSimulated { episode = measured }
         wasSimulated = isSimulated
-        since.warning = assessment.observed >= .warning ? since.warning ?? assessment.at : nil
-        since.critical = assessment.observed >= .critical ? since.critical ?? assessment.at : nil
+        episode.note(assessment.level, observed: assessment.observed, at: assessment.at, ladder.rungs)
 
         var fired: UInt64 = 0
         for index in ladder.rungs.indices {
             let rung = ladder.rungs[index], bit = UInt64(1) << UInt64(index)
-            if assessment.level < rung.level { done &= ~bit }
-            guard let start = rung.level == .critical ? since.critical : since.warning else { continue }
+            let since = rung.level == .critical ? episode.since.critical : episode.since.warning
+            guard let start = since else { continue }
             guard assessment.at - start >= rung.patience else { continue }
             if rung.action.isLevelTriggered {
                 fired |= bit
-            } else if done & bit == 0 {
-                done |= bit
+            } else if episode.done & bit == 0 {
+                episode.done |= bit
                 fired |= bit
             }
+        }
+        if isSimulated {
+            let level = assessment.measured?.level ?? .normal, observed = assessment.measured?.observed ?? .normal
+            measured.note(level, observed: observed, at: assessment.at, ladder.rungs)
+        } else {
+            measured = episode
         }
         return FiredRungs(rungs: ladder.rungs, remaining: fired)
     }

@@ -33,6 +33,14 @@ package struct PressureAssessment: Sendable, Hashable, Codable {
     package var stallShare: Double
     /// Reasons for `observed`.
     package var evidence: PressureEvidence
+    /// `level` and `observed` by readings alone, while a simulation raises them; else `nil`.
+    package var measured: Measured?
+
+    /// Levels by readings alone.
+    package struct Measured: Sendable, Hashable, Codable {
+        var level: PressureLevel
+        var observed: PressureLevel
+    }
 
     /// Creates an assessment; calm by default.
     package init(

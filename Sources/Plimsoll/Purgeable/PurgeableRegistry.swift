@@ -37,6 +37,8 @@ package final class PurgeableRegistry: Sendable {
         let statusGate = CallGate()
         /// True while a restriction is in force. Relaxed: used inside the gate, and after the gate has closed.
         private let restriction = Atomic<Bool>(false)
+        /// Gate of the lifting at the end of the registration.
+        private let lastLifting = CallGate()
         /// Bytes held at the last query. Relaxed: the purge worker writes the number; the worker, a status and
         /// the last line of a process read it. A stale number misplaces one request.
         let held = Atomic<Int>(0)
@@ -95,6 +97,13 @@ package final class PurgeableRegistry: Sendable {
         /// Lifts the restriction, if there is one. Called inside the gate, or after the gate has closed.
         func liftRestriction() {
             if restriction.exchange(false, ordering: .relaxed) { purgeable.restrict(to: nil) }
+        }
+
+        /// Lifts the restriction after `close()`. Waits for another thread that is doing so, as `Registration.cancel`
+        /// does.
+        func liftForGood() {
+            _ = lastLifting.call { liftRestriction() }
+            lastLifting.close()
         }
 
         /// Ends the calls into the purgeable, and waits for those inside (`Registration.cancel`).

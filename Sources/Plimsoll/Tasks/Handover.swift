@@ -27,6 +27,15 @@ final class HandoverStore: Sendable {
         var kept: [Entry] = []
         var sink: Sink?
         var store: KeptState?
+        /// Accepted work that a read of the store may still yield; true once the store no longer holds the work.
+        var accepted: [Int64: Bool] = [:]
+        /// Number of reads of a store under way.
+        var reads = 0
+
+        mutating func endRead() {
+            reads -= 1
+            if reads == 0 { accepted = accepted.filter { !$0.value } }
+        }
     }
 
     private struct Entry {
@@ -82,9 +91,12 @@ final class HandoverStore: Sendable {
         let store = state.withLock { state -> KeptState? in
             guard let index = state.kept.firstIndex(where: { $0.id == id }) else { return nil }
             state.kept.remove(at: index)
+            if state.store != nil { state.accepted[id] = false }
             return state.store
         }
-        store?.save()
+        guard let store else { return }
+        store.save()
+        state.withLock { $0.accepted[id] = $0.reads == 0 ? nil : true }
     }
 
     private func putBack(_ id: Int64) {
@@ -110,19 +122,26 @@ final class HandoverStore: Sendable {
     ///
     /// - Returns: the reason why stored work could not be adopted or written; `nil` on success.
     func persist(in store: any StateStore) -> String? {
+        state.withLock { $0.reads += 1 }
         let kept = KeptState(StateName.handovers, in: store) { [weak self] in self?.encoded ?? [] }
         let (old, problem, isRead) = kept.load(Self.decode)
-        guard isRead else { return problem }
-        state.withLock { state in
+        let writer = state.withLock { state -> KeptState? in
+            defer { state.endRead() }
+            guard isRead else { return nil }
             if let old {
-                // Work of this run is in the store as well if the store was set before.
-                let known = Set(state.kept.map(\.id))
+                // Work of this run is in the store as well if the store was set before, also if accepted meanwhile.
+                let known = Set(state.kept.map(\.id)).union(state.accepted.keys)
                 state.kept.insert(contentsOf: old.entries.filter { !known.contains($0.id) }, at: 0)
                 state.last = max(state.last, old.last)
             }
-            state.store = kept
+            // One writer for all stores: no earlier state is written after a later one.
+            let writer = state.store ?? kept
+            state.store = writer
+            return writer
         }
-        return problem ?? kept.save()
+        guard let writer else { return problem }
+        writer.move(to: store)
+        return problem ?? writer.save()
     }
 
     private var encoded: [UInt8] {

@@ -5,6 +5,7 @@ import Synchronization
 /// `save()` returns once a state encoded after the call began was written, or the write failed.
 final class KeptState: Sendable {
     private struct State {
+        var store: any StateStore
         var wanted: UInt64 = 0
         var written: UInt64 = 0
         var isWriting = false
@@ -19,14 +20,22 @@ final class KeptState: Sendable {
     }
 
     let name: String
-    private let store: any StateStore
     private let encode: @Sendable () -> [UInt8]
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
     init(_ name: String, in store: any StateStore, encode: @escaping @Sendable () -> [UInt8]) {
         self.name = name
-        self.store = store
         self.encode = encode
+        state = Mutex(State(store: store))
+    }
+
+    private var store: any StateStore { state.withLock { $0.store } }
+
+    /// Writes to `store` from the next write on.
+    func move(to store: any StateStore) {
+        // The former store may be released here, outside the lock.
+        let former = state.withLock { exchange(&$0.store, store) }
+        withExtendedLifetime(former) {}
     }
 
     /// Saves the state. Returns the reason if the state could not be written, else `nil`.

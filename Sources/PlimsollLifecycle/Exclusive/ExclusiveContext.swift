@@ -98,6 +98,8 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
         case stale(epoch: UInt64, current: UInt64)
         /// The resource has no `reacquire:`.
         case cannotBeTaken
+        /// The release that an earlier way to the background had begun has failed.
+        case notReleased
     }
 
     /// Name of the resource.
@@ -129,6 +131,8 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
         case .stale(let epoch, let current):
             "cannot use exclusive resource \(resource) because it is in epoch \(current) and this work began in \(epoch), so others may have held it meanwhile; begin again"
         case .cannotBeTaken: "cannot acquire exclusive resource \(resource) because it has no `reacquire:`; pass one"
+        case .notReleased:
+            "cannot release exclusive resource \(resource) because a release that was under way has failed; the next way to the background tries again"
         }
     }
 }

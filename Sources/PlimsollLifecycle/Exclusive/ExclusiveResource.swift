@@ -279,8 +279,13 @@ public final class ExclusiveResource: Sendable {
     func release(_ turn: UInt64, timeLeft: @Sendable () -> Duration) async throws {
         var problem: (any Error)?
         do { try await drainBody?(timeLeft()) } catch { problem = error }
-        await usesEnded(turn)
-        guard advance(turn, from: .draining, to: .releasing) else { return }
+        await othersEnded(turn)
+        guard advance(turn, from: .draining, to: .releasing) else {
+            // Another task has begun to release the resource. Not done before that one is.
+            await othersEnded(turn)
+            if state.withLock({ $0.turn == turn && $0.phase != .released }) { throw error(.notReleased) }
+            return
+        }
         do { try await releaseBody() } catch {
             // The next release calls the body again.
             _ = advance(turn, from: .releasing, to: .held)
@@ -292,10 +297,14 @@ public final class ExclusiveResource: Sendable {
         if let problem { throw problem }
     }
 
-    private func usesEnded(_ turn: UInt64) async {
+    /// Waits for the uses in flight, and for a release or a forced close under way.
+    private func othersEnded(_ turn: UInt64) async {
         await withCheckedContinuation { continuation in
             let isOver = state.withLock { state in
-                guard state.turn == turn, state.phase == .draining, state.uses > 0 else { return true }
+                let isBusy = state.phase == .draining && state.uses > 0
+                guard state.turn == turn, isBusy || state.phase == .releasing || state.phase == .stuck else {
+                    return true
+                }
                 state.waiting.append(continuation)
                 return false
             }
@@ -304,19 +313,21 @@ public final class ExclusiveResource: Sendable {
     }
 
     private func advance(_ turn: UInt64, from: Phase, to: Phase) -> Bool {
-        state.withLock { state in
-            guard state.turn == turn, state.phase == from else { return false }
+        let waiting: [CheckedContinuation<Void, Never>]? = state.withLock { state in
+            guard state.turn == turn, state.phase == from else { return nil }
             state.phase = to
-            return true
+            return exchange(&state.waiting, [])
         }
+        for continuation in waiting ?? [] { continuation.resume() }
+        return waiting != nil
     }
 
     /// Takes over from a release that is too late: `forceBody` releases the resource now.
     ///
-    /// - Returns: False if the resource was released meanwhile.
+    /// - Returns: False if the resource was released meanwhile, or if a forced close is under way.
     func beginForce(_ turn: UInt64) -> Bool {
         let waiting: [CheckedContinuation<Void, Never>]? = state.withLock { state in
-            guard state.turn == turn, state.phase != .released else { return nil }
+            guard state.turn == turn, state.phase != .released, state.phase != .stuck else { return nil }
             state.turn += 1
             (state.phase, state.uses) = (.stuck, 0)
             return exchange(&state.waiting, [])
@@ -325,7 +336,7 @@ public final class ExclusiveResource: Sendable {
         return waiting != nil
     }
 
-    func forced() { state.withLock { if $0.phase == .stuck { $0.phase = .released } } }
+    func forced() { _ = advance(state.withLock { $0.turn }, from: .stuck, to: .released) }
 
     // MARK: Gaps
 

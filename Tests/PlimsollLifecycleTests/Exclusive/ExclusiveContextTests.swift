@@ -40,6 +40,7 @@ import Testing
             (.duplicateName, false, false, false), (.cycle(["a", "a"]), false, false, false), (.inBackground, true, false, false),
             (.notHeld, false, false, true), (.leaseExpired, false, false, true), (.unverified, false, true, false),
             (.stale(epoch: 1, current: 2), false, false, true), (.cannotBeTaken, false, false, false),
+            (.notReleased, false, false, false),
         ]
         for row in rows {
             let error = ExclusiveResourceError(resource: "lock", reason: row.reason)

@@ -54,6 +54,9 @@ import Testing
         return report.all[0]
     }
 
+    /// Returns the number of tasks that wait for uses, or for another task's release, to end.
+    private func waiters(of resource: ExclusiveResource) -> Int { resource.state.withLock { $0.waiting.count } }
+
     @Test func `C48 dependents are released first, and acquired last, each in a new epoch`() async throws {
         let database = try noting("database", after: ["jobs", "http"])
         let (jobs, http) = (try noting("jobs", after: ["http"]), try noting("http"))
@@ -199,6 +202,84 @@ import Testing
         gate.continuation.finish()
         await until { slow.epoch == 2 && slow.isHeld }
         #expect(calls.all == ["release lock", "acquire lock 2", "acquire slow 2"])
+    }
+
+    @Test func `a release that still hangs on the next way is waited for, and not taken for done`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls
+        let stuck = ExclusiveResource(
+            "stuck",
+            release: {
+                calls.add("release")
+                for await _ in gate.stream {}
+            })
+        try exclusive.add(stuck)
+        let exclusive = exclusive
+        _ = await passing(.seconds(1), once: { !calls.all.isEmpty }) { exclusive.release(within: .seconds(1)) }
+        #expect(await reacquire().done.isEmpty && stuck.isHeld)
+        let again = await passing(.seconds(1), once: { exclusive.history.count == 3 || waiters(of: stuck) == 1 }) {
+            exclusive.release(within: .seconds(1))
+        }
+        #expect(again.done.isEmpty && again.overran == ["stuck"] && again.stillHeld == ["stuck"])
+        _ = await reacquire()
+        async let out = release()
+        await until("the third way waits, too") { exclusive.history.count == 5 || waiters(of: stuck) == 2 }
+        gate.continuation.finish()
+        #expect(await out.done == ["stuck"])
+        #expect(calls.all == ["release"] && !stuck.isHeld)
+    }
+
+    @Test func `a release that hangs and then fails fails for the next way as well, and the way after that tries again`() async throws {
+        struct Failure: Error {}
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls
+        let lock = ExclusiveResource(
+            "lock",
+            release: {
+                calls.add("release")
+                if calls.all.count > 1 { return }
+                for await _ in gate.stream {}
+                throw Failure()
+            })
+        try exclusive.add(lock)
+        let exclusive = exclusive
+        _ = await passing(.seconds(1), once: { !calls.all.isEmpty }) { exclusive.release(within: .seconds(1)) }
+        _ = await reacquire()
+        async let out = release()
+        await until("the next way waits") { exclusive.history.count == 3 || waiters(of: lock) == 1 }
+        gate.continuation.finish()
+        let next = await out
+        #expect(next.done.isEmpty && next.failed.keys.sorted() == ["lock"] && next.stillHeld == ["lock"])
+        _ = await reacquire()
+        #expect(await release().done == ["lock"])
+        #expect(calls.all == ["release", "release"] && !lock.isHeld)
+    }
+
+    @Test func `a forced close that still hangs on the next way is waited for, and not begun again`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls, mayClose = Atomic(false)
+        let gpu = ExclusiveResource(
+            "gpu", release: { for await _ in gate.stream {} },
+            forceClose: {
+                calls.add("force")
+                blockUntil { mayClose.load(ordering: .relaxed) }
+            })
+        try exclusive.add(gpu)
+        let exclusive = exclusive
+        for way in 1...2 {
+            let report = Log<ExclusiveReport>()
+            async let run: Void = onThread { report.add(exclusive.release(within: .seconds(1))) }
+            await until("the deadlines of way \(way) have passed") {
+                clock.advance(by: .milliseconds(100))
+                return !report.all.isEmpty
+            }
+            await run
+            #expect(report.all[0].stillHeld == ["gpu"], "way \(way)")
+            _ = await reacquire()
+        }
+        async let out = release()
+        await until("the third way waits, too") { exclusive.history.count == 5 || waiters(of: gpu) == 2 }
+        mayClose.store(true, ordering: .relaxed)
+        #expect(await out.done == ["gpu"])
+        #expect(calls.all == ["force"] && !gpu.isHeld)
+        gate.continuation.finish()
     }
 
     @Test func `C52 a resource whose forced close ends late is reacquired`() async throws {

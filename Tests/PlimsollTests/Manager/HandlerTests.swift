@@ -170,12 +170,46 @@ import Testing
     private final class Blocking: Purgeable {
         let name = "blocking", rebuildCost = RebuildCost.cheap
         private let blockade: Blockade
+        private let blocksOnLifting: Bool
 
-        init(_ blockade: Blockade) { self.blockade = blockade }
+        /// - Parameter blocksOnLifting: true to block when a restriction is lifted, false to block when one is set.
+        init(_ blockade: Blockade, blocksOnLifting: Bool = false) {
+            (self.blockade, self.blocksOnLifting) = (blockade, blocksOnLifting)
+        }
 
         var heldBytes: Int { 0 }
         func release(_ target: Int) -> Int { 0 }
-        func restrict(to limit: ByteCount?) { blockade.wait() }
+        func restrict(to limit: ByteCount?) { if (limit == nil) == blocksOnLifting { blockade.wait() } }
+    }
+
+    @Test(.needsLinux) func `a second cancel returns only once the first has lifted the restriction`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource()), blockade = Blockade()
+        let ended = Log<String>(), threads = Log<Int32>()
+        let registration = manager.register(Blocking(blockade, blocksOnLifting: true))
+        let entry = try #require(manager.parts.purgeables.snapshot.first)
+        let wasRestricted = entry.gate.call { entry.restrict() }
+        #expect(wasRestricted && blockade.count == 0)
+        #expect(
+            Thread.start("first") {
+                registration.cancel()
+                ended.add("first")
+            })
+        await until("the lifting") { blockade.count == 1 }
+        #expect(
+            Thread.start("second") {
+                threads.add(threadNumber)
+                registration.cancel()
+                ended.add("second")
+            })
+        await until("the wait for the lifting") {
+            !ended.all.isEmpty || threads.all.first.map { isBlocked($0) } ?? false
+        }
+        #expect(ended.all.isEmpty)
+        blockade.open()
+        await until("both ends") { ended.all.count == 2 }
+        // Later calls find nothing to do.
+        registration.cancel()
+        #expect(blockade.count == 1 && !entry.isRestricted)
     }
 
     @Test func `a thread that was replaced inside a restriction does not report the release`() async {

@@ -108,6 +108,7 @@ import Testing
         #expect(assessment.level == expected && assessment.observed == simulated && assessment.present == simulated)
         #expect((assessment.heldUntil != nil) == isHeld && (assessment.heldFor != nil) == isHeld)
         #expect(assessment.evidence == .simulated)
+        #expect(assessment.measured == PressureAssessment.Measured(level: level, observed: observed))
     }
 
     @Test(arguments: [PressureLevel.warning, .critical])

@@ -107,6 +107,44 @@ import Testing
         #expect(real.flatMap { $0 } == actions, "and nothing else")
     }
 
+    @Test(
+        arguments: [
+            (nil, [0: [.warn], 1: [.warn], 10: [.quiesce]]),
+            // With a calm reading in the middle of the rehearsal, the shortage is another episode.
+            (3, [0: [.warn], 1: [.warn], 6: [.warn], 14: [.quiesce]]),
+        ] as [(Int?, [Int: [PressureAction]])])
+    func `a warning that was there all along keeps its patience and its rungs when a rehearsal ends`(
+        calmAt: Int?, expected: [Int: [PressureAction]]
+    ) throws {
+        let ladder = try EscalationLadder([
+            Rung(at: .warning, .warn), Rung(at: .warning, after: .seconds(10), .quiesce), Rung(at: .critical, .warn),
+        ])
+        var climb = LadderClimb(ladder), fired: [Int: [PressureAction]] = [:]
+        let inbox = Inbox()
+        for second in 0...20 {
+            if second == 1 { inbox.simulate(.critical, for: .seconds(5)) }
+            let level = second == calmAt ? PressureLevel.normal : .warning
+            var assessment = PressureAssessment(at: .seconds(second), level: level)
+            inbox.simulate(on: &assessment)
+            for action in climb.climb(assessment) { fired[second, default: []].append(action) }
+        }
+        #expect(fired == expected)
+    }
+
+    @Test func `a level that was held all along repeats no rung when a rehearsal ends`() {
+        var climb = LadderClimb(.standard), warned: [Int] = []
+        let inbox = Inbox()
+        for second in 0...9 {
+            if second == 2 { inbox.simulate(.critical, for: .seconds(3)) }
+            // The level is held between two readings that support it.
+            let observed = second == 0 || second == 7 ? PressureLevel.warning : .normal
+            var assessment = PressureAssessment(at: .seconds(second), level: .warning, observed: observed)
+            inbox.simulate(on: &assessment)
+            if Array(climb.climb(assessment)).contains(.warn) { warned.append(second) }
+        }
+        #expect(warned == [0, 2], "the second by the rehearsal")
+    }
+
     @Test func `only an opted-in policy ends the process, at the given time, in each form of opting in`() throws {
         let trace = PressureTrace(String(repeating: "#", count: 60))
         #expect(!Simulation().run(trace).actions.contains("t"))
