@@ -28,7 +28,7 @@ public final class ConcurrencyLimiter: Quiescable, WorkingMember {
     private let rules: LimiterState<Waiter>.Rules
     private let state: Mutex<LimiterState<Waiter>>
     /// The clock of a limiter in no set. Created when a caller first waits with a time limit.
-    private let ownAlarms = Mutex<Alarms?>(nil)
+    let ownAlarms = Mutex<Alarms?>(nil)
 
     private final class Waiter: Sendable {
         enum Phase {

@@ -166,17 +166,17 @@ import Testing
         #expect(try await jobs[0].finish() == 0)
     }
 
-    @Test func `the time that a caller waited in no set counts after the limiter has joined a set`() async throws {
+    @Test func `callers that wait in no set share the alarms of the limiter`() async throws {
         let limiter = ConcurrencyLimiter("alone", limit: 1)
-        let jobs = await start(1, limiter), patient = await start(1, limiter, patience: .seconds(60))
-        // The clock of a limiter in no set is the machine's.
-        await TestSupport.onThread { nap(50_000) }
-        let registration = set.add(limiter)
-        clock.advance(by: .seconds(60) - .milliseconds(10))
-        #expect(limiter.statistics.expired == 1 && limiter.statistics.waiting == 0)
-        await #expect(throws: AdmissionRefusal.self) { try await patient[0].finish() }
-        registration.cancel()
+        let jobs = await start(1, limiter)
+        #expect(limiter.ownAlarms.withLock { $0 } == nil, "no caller waits")
+        let first = await start(1, limiter, patience: .seconds(60))
+        await until("the alarm is set") { limiter.ownAlarms.withLock { $0 }?.pending == 1 }
+        let alarms = try #require(limiter.ownAlarms.withLock { $0 })
+        let second = await start(1, limiter, patience: .seconds(60))
+        #expect(limiter.ownAlarms.withLock { $0 } === alarms)
         #expect(try await jobs[0].finish() == 0)
+        for job in first + second { _ = try await job.finish() }
     }
 
     @Test func `a cancelled wait ends with CancellationError, and the next waiters move up`() async throws {
