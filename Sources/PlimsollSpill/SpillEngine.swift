@@ -14,9 +14,12 @@ import Synchronization
 final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     /// The result of a look-up in the store.
     enum Found: Sendable {
-        case value(Value)
+        /// The value, with the rest of its time to live; `nil` for ever.
+        case value(Value, timeToLive: Duration?)
         /// The store has no value.
         case absent
+        /// The value is no longer valid. The store may still have a record of the key.
+        case expired
         /// The store may have a value.
         case unknown
     }
@@ -83,7 +86,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     let version: UInt32
     let secret: [UInt8]
     let level: @Sendable () -> PressureLevel
-    let time = Timekeeper.running
+    let time: Timekeeper
     let state: Mutex<State>
     let meter = AtomicLazyReference<ChargeMeter>()
     let writing = Parker(), reading = Parker(), timing = Parker()
@@ -93,10 +96,10 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         store: SpillStore, codec: SpillCodec<Value>, encodeKey: @escaping @Sendable (Key) -> [UInt8],
         limits: SpillLimits, prefix: String,
         version: UInt32, secret: [UInt8],
-        generation: UInt64, level: @escaping @Sendable () -> PressureLevel,
+        generation: UInt64, level: @escaping @Sendable () -> PressureLevel, time: Timekeeper = .running,
         startThread: @escaping Thread.Starter = Thread.start
     ) {
-        self.startThread = startThread
+        (self.time, self.startThread) = (time, startThread)
         (self.store, self.codec, self.encodeKey, self.limits) = (store, codec, encodeKey, limits)
         (self.prefix, self.version, self.secret, self.level) = (prefix, version, secret, level)
         let breaker = CircuitBreaker(
@@ -123,11 +126,14 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     /// Queues `value`, which the cache has evicted. Never waits: the caller may be freeing memory.
     ///
-    /// - Parameter changes: the number of changes before the value left the cache, or less.
-    func put(_ key: Key, _ value: Value, after changes: UInt64) {
+    /// - Parameters:
+    ///   - changes: the number of changes before the value left the cache, or less.
+    ///   - left: the time for which the value stays valid.
+    func put(_ key: Key, _ value: Value, after changes: UInt64, _ left: TimeLeft = TimeLeft()) {
         let bytes = min(max(0, codec.byteCount(value)), Int.max - 128) + 128, now = time.elapsed()
         let place = place(of: key)
-        if bytes > min(limits.queuedBytes.bytes, store.mostBytes) {
+        let put = SpillQueue<Key, Value>.Put(value: value, bytes: bytes, left: left, since: now)
+        if bytes > min(limits.queuedBytes.bytes, store.mostBytes) || put.left(at: now) == nil {
             return state.withLock { $0.statistics.unfit += 1 }
         }
         if level() == .critical { return state.withLock { $0.statistics.shed += 1 } }
@@ -146,7 +152,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
                 state.statistics.refusedWhileDown += 1
                 return (nil, 0, 0, false)
             }
-            let addition = add(key, .put(value, bytes: bytes), &state, most)
+            let addition = add(key, .put(put), &state, most)
             return (addition, before, state.queue.bytes, begin(&state))
         }
         // Return the charge of values that are not queued after all.
@@ -186,7 +192,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     {
         if state.unsure.contains(key) { forget(&state) }
         let addition = state.queue.add(key, work, mostBytes: mostBytes, mostCount: limits.queuedCount)
-        state.statistics.dropped += addition.dropped - (addition.hasLostRemoval ? 1 : 0)
+        state.statistics.dropped += addition.dropped
         if addition.hasLostRemoval { forget(&state) }
         return addition
     }
@@ -250,9 +256,10 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             let now = time.elapsed()
             let (found, isFirst): (Found?, Bool) = state.withLock { state in
                 switch state.queue.work(for: key) ?? (state.writing?.key == key ? state.writing?.work : nil) {
-                case .put(let value, _):
+                case .put(let put):
+                    guard let left = put.left(at: now) else { return (.expired, false) }
                     state.statistics.queueHits += 1
-                    return (.value(value), false)
+                    return (.value(put.value, timeToLive: left.toLive), false)
                 case .remove: return (.absent, false)
                 case nil: break
                 }

@@ -13,7 +13,7 @@ public struct SpillLimits: Sendable, Hashable {
     public var readTimeout = Duration.milliseconds(100)
     /// Longest time of a write, including the connection attempt.
     public var writeTimeout = Duration.seconds(1)
-    /// Longest age of a value in the store.
+    /// Longest age of a value in the store. Values with less time left are kept only that long.
     public var age = Duration.seconds(3600)
     /// Consecutive failures after which the circuit breaker opens.
     public var failures = 3
@@ -69,7 +69,8 @@ public struct SpillStatistics: Sendable, Hashable {
     public var shed = 0
     /// Values not queued because the circuit breaker is open.
     public var refusedWhileDown = 0
-    /// Values larger than the store or the queue accepts, and values that could not be encoded.
+    /// Values larger than the store or the queue accepts, values that could not be encoded, and values that expired
+    /// before they were written.
     public var unfit = 0
     /// Connections and requests that failed.
     public var failures = 0

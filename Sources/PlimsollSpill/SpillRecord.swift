@@ -4,10 +4,11 @@ import Plimsoll
 
 /// The content of a store under one key: a value, with the data that identifies and authenticates the record.
 ///
-///     PLSP | format 2 | version 4 | generation 8 | length of key 4 | length of value 4
-///     | HMAC-SHA-256 of all but itself 32 | key | value
+///     PLSP | format 3 | version 4 | generation 8 | length of key 4 | length of value 4
+///     | time of writing 8 | time to live 8 | idle time 8 | HMAC-SHA-256 of all but itself 32 | key | value
 ///
-/// Numbers are little-endian. The HMAC also covers the prefix of the cache's names, so a record of one cache is
+/// Numbers are little-endian. Times are nanoseconds: that of writing since 1970, the others from then on, with the
+/// largest number for ever. The HMAC also covers the prefix of the cache's names, so a record of one cache is
 /// invalid for another. The HMAC rejects records written by other parties. Only a change of the generation rejects an
 /// older record of the same key. Nothing is encrypted.
 struct SpillRecord {
@@ -15,9 +16,9 @@ struct SpillRecord {
     enum Problem: Error { case damaged, otherVersion, otherKey }
 
     static let headerByteCount = codeOffset + codeByteCount
-    private static let codeOffset = 25, codeByteCount = 32
+    private static let codeOffset = 49, codeByteCount = 32
     private static let mark: [UInt8] = Array("PLSP".utf8)
-    private static let format: UInt8 = 2
+    private static let format: UInt8 = 3
 
     /// Version of the value format; chosen by the application.
     var version: UInt32
@@ -27,21 +28,26 @@ struct SpillRecord {
     /// Authentication key: any party with this key can write records.
     var secret: [UInt8]
 
-    /// Returns the record, nil if the library for authentication reports an error.
-    func bytes(_ key: [UInt8], _ value: [UInt8]) -> [UInt8]? {
+    /// Returns the record of a value that stays valid for `left` from `now` on, the time since 1970. Returns nil if the
+    /// library for authentication reports an error.
+    func bytes(_ key: [UInt8], _ value: [UInt8], _ left: TimeLeft, at now: Duration) -> [UInt8]? {
         let body = key + value
         var header = Self.mark + [Self.format]
         Self.append(version, to: &header)
         Self.append(generation, to: &header)
         Self.append(UInt32(key.count), to: &header)
         Self.append(UInt32(value.count), to: &header)
+        for time in [now, left.toLive, left.toIdle] { Self.append(time?.inNanoseconds ?? .max, to: &header) }
         guard let code = Self.code(secret, prefix, header[...], body[...]) else { return nil }
         return header + code + body
     }
 
-    /// Returns the value in `bytes`. Checks that the bytes are complete, written with this secret, of this version
-    /// and generation, and for `key`.
-    func value(of key: [UInt8], in bytes: [UInt8]) throws(Problem) -> [UInt8] {
+    /// Returns the value in `bytes`, with the time left at `now`, the time since 1970; `nil` if the value is no longer
+    /// valid. Checks that the bytes are complete, written with this secret, of this version and generation, and for
+    /// `key`.
+    func value(of key: [UInt8], in bytes: [UInt8], at now: Duration) throws(Problem) -> (
+        bytes: [UInt8], left: TimeLeft
+    )? {
         guard bytes.count >= Self.headerByteCount, bytes.starts(with: Self.mark), bytes[4] == Self.format else {
             throw .damaged
         }
@@ -57,7 +63,14 @@ struct SpillRecord {
         guard Self.number(UInt32.self, at: 5, bytes) == version, Self.number(UInt64.self, at: 9, bytes) == generation
         else { throw .otherVersion }
         guard foundKey.elementsEqual(key) else { throw .otherKey }
-        return Array(value)
+        func time(_ offset: Int) -> Duration? {
+            let time = Self.number(Int64.self, at: offset, bytes)
+            return time == .max ? nil : .nanoseconds(time)
+        }
+        let written = time(25) ?? .zero
+        // A clock that was set back since tells no age.
+        guard now >= written else { return nil }
+        return TimeLeft(toLive: time(33), toIdle: time(41)).after(now - written).map { (Array(value), $0) }
     }
 
     /// Returns the name of a record in the store: short, with characters that every store accepts. Two keys with one

@@ -74,31 +74,21 @@ extension SpillEngine {
         _ connection: inout (any SpillConnection)?
     ) {
         let record = record(generation), keyBytes = encodeKey(key), name = record.name(of: keyBytes)
-        var bytes: [UInt8]?
-        if case .put(let value, _) = work {
-            bytes = (try? codec.encode(value)).flatMap { record.bytes(keyBytes, $0) }
-            guard let bytes, bytes.count <= store.mostBytes else {
-                let now = time.elapsed()
-                state.withLock { state in
-                    state.statistics.unfit += 1
-                    state.writing = nil
-                    // With the circuit breaker not closed, this work was the probe. Record a failure, because the
-                    // store was not asked.
-                    if !state.breaker.isClosed { state.breaker.failed(at: now) }
-                }
-                return
-            }
+        var written: (bytes: [UInt8], age: Duration)?
+        if case .put(let put) = work {
+            written = encoded(put, keyBytes, record)
+            if written == nil, !staysToRemove(put, key) { return }
         }
         do throws(SpillError) {
             let open = if let connection { connection } else { try store.connect(within: limits.writeTimeout) }
             connection = open
-            if let bytes {
-                try open.put(name, bytes, age: limits.age, within: limits.writeTimeout)
+            if let written {
+                try open.put(name, written.bytes, age: written.age, within: limits.writeTimeout)
             } else {
                 try open.remove(name, within: limits.writeTimeout)
             }
             state.withLock { state in
-                if bytes == nil { state.statistics.removed += 1 } else { state.statistics.stored += 1 }
+                if written == nil { state.statistics.removed += 1 } else { state.statistics.stored += 1 }
                 state.writing = nil
             }
             succeeded()
@@ -107,14 +97,42 @@ extension SpillEngine {
             failed(error) { state in
                 state.writing = nil
                 guard state.generation == generation else { return }
-                if bytes == nil {
-                    // The value may still be in the store.
+                if work.removes {
+                    // An older value may still be in the store.
                     forget(&state)
                 } else if error.kind == .unanswered || error.kind == .malformed {
                     state.unsure.insert(key)
-                    if state.unsure.count > Self.mostUnsure { forget(&state) }
+                    // A change that waits already would be overtaken by the write.
+                    if state.unsure.count > Self.mostUnsure || state.queue.work(for: key) != nil { forget(&state) }
                 }
             }
+        }
+    }
+
+    /// Returns the record of a value, and the longest age of the record in the store. Returns nil if the value has
+    /// expired, cannot be encoded or is too large.
+    private func encoded(_ put: SpillQueue<Key, Value>.Put, _ key: [UInt8], _ record: SpillRecord) -> (
+        bytes: [UInt8], age: Duration
+    )? {
+        // The times go before the encoding, which may take long.
+        let now = time.elapsed(), wall = time.wall()
+        guard let left = put.left(at: now), let encoded = try? codec.encode(put.value),
+            let bytes = record.bytes(key, encoded, left, at: wall), bytes.count <= store.mostBytes
+        else { return nil }
+        return (bytes, min(limits.age, max(.milliseconds(1), left.shortest ?? limits.age)))
+    }
+
+    /// Counts a value that cannot be written. Returns true if the removal whose place the value took must be carried
+    /// out; otherwise ends `writing`.
+    private func staysToRemove(_ put: SpillQueue<Key, Value>.Put, _ key: Key) -> Bool {
+        let now = time.elapsed()
+        return state.withLock { state in
+            state.statistics.unfit += 1
+            state.writing = put.hidesRemoval ? (key, .remove) : nil
+            // With the circuit breaker not closed, this work was the probe. Record a failure, because the store is not
+            // asked.
+            if !put.hidesRemoval, !state.breaker.isClosed { state.breaker.failed(at: now) }
+            return put.hidesRemoval
         }
     }
 
@@ -149,16 +167,19 @@ extension SpillEngine {
                 state.withLock { $0.statistics.misses += 1 }
                 return .absent
             }
-            guard let encoded = try? record.value(of: keyBytes, in: bytes), let value = try? codec.decode(encoded)
-            else {
-                state.withLock { state in
-                    state.statistics.damaged += 1
-                    state.statistics.lastProblem =
-                        "spill to \(store.name): received \(bytes.count) bytes that differ from the stored value; the value is loaded instead"
+            do {
+                guard let found = try record.value(of: keyBytes, in: bytes, at: time.wall()) else {
+                    state.withLock { $0.statistics.misses += 1 }
+                    return .expired
                 }
-                return .unknown
+                if let value = try codec.decode(found.bytes) { return .value(value, timeToLive: found.left.toLive) }
+            } catch {}
+            state.withLock { state in
+                state.statistics.damaged += 1
+                state.statistics.lastProblem =
+                    "spill to \(store.name): received \(bytes.count) bytes that differ from the stored value; the value is loaded instead"
             }
-            return .value(value)
+            return .unknown
         } catch {
             if error.kind != .refused { connection = nil }
             failed(error)

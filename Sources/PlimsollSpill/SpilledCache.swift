@@ -16,6 +16,8 @@ import Synchronization
 /// Insert, remove and load through this object. A change made only in the cache (`cache.insert` of a key that the
 /// cache has evicted) leaves the old value in the store. For look-ups without a load, limits and purges by tag, use
 /// the cache itself.
+///
+/// ```swift
 /// let thumbnails = SpilledCache(cache, to: .memcached(host: "127.0.0.1"), manager: manager)
 /// let image = try await thumbnails.value(forKey: id) { try await render(id) }
 /// ```
@@ -61,7 +63,8 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
 
     init(
         _ cache: PurgeableCache<Key, Value>, to store: SpillStore, codec: SpillCodec<Value>,
-        manager: ResourceManager, limits: SpillLimits, version: UInt32, generation: UInt64, secret: [UInt8]?
+        manager: ResourceManager, limits: SpillLimits, version: UInt32, generation: UInt64, secret: [UInt8]?,
+        time: Timekeeper = .running
     ) {
         if let secret, secret.count < 16 {
             preconditionFailure(
@@ -77,15 +80,15 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
             encodeKey: { key in (try? key.withEncodedBytes { Array($0) }) ?? Array("\(key)".utf8) },
             limits: limits, prefix: "plimsoll:" + String(decoding: letters.prefix(32), as: UTF8.self), version: version,
             secret: secret ?? processSecret, generation: generation,
-            level: { [weak manager] in manager?.level ?? .normal })
+            level: { [weak manager] in manager?.level ?? .normal }, time: time)
         self.engine = engine
         registration = manager.register(SpillQueuePurgeable(name: "\(cache.name), queued for \(store.name)", engine))
         watch = manager.observe(from: .critical, "spill of \(cache.name)") { [weak engine] _ in _ = engine?.shed(.max) }
         // Weak: the cache outlives the spilling.
-        cache.onNumberedRemoval { [weak engine] key, value, reason, changes in
+        cache.onRemovalNotice { [weak engine] key, value, notice in
             guard let engine, !CacheInvalidation.isRunning else { return }
-            switch reason {
-            case .evicted, .purged: engine.put(key, value, after: changes)
+            switch notice.reason {
+            case .evicted, .purged: engine.put(key, value, after: notice.changes, notice.left)
             case .replaced, .removed: engine.remove(key)
             case .expired, .droppedByKernel: break
             }
@@ -104,25 +107,27 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     /// Returns the value under `key` from the cache, else from the store, else from `load`. Inserts the value into
     /// the cache in each case.
     ///
-    /// Each key has one look-up or load at a time, as in the cache's own method. A refresh (`refreshAfter`) loads and
-    /// does not query the store.
+    /// Each key has one look-up or load at a time, as in the cache's own method. A value from the store keeps its end of
+    /// life; the ages for `refreshAfter` and the idle time start anew. A refresh (`refreshAfter`) loads and does not
+    /// query the store.
     ///
     /// - Throws: Errors of `load` and of the cache's own method; never errors of the store.
     public func value(forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () async throws -> Value)
         async throws -> Value
     {
-        try await cache.value(forKey: key, tags: tags) { [engine, cache] in
+        let loadLasting = { @Sendable [engine, cache] () async throws -> (value: Value, timeToLive: Duration?) in
             // The key is present, so this call is a refresh.
             let found: SpillEngine<Key, Value>.Found = cache.contains(key) ? .unknown : await engine.find(key)
             switch found {
-            case .value(let value): return value
-            case .absent: return try await load()
-            case .unknown:
+            case .value(let value, let timeToLive): return (value, timeToLive)
+            case .absent: return (try await load(), nil)
+            case .expired, .unknown:
                 let value = try await load()
                 engine.remove(key)
-                return value
+                return (value, nil)
             }
         }
+        return try await cache.value(forKey: key, tags: tags, orLoadLasting: loadLasting)
     }
 
     /// Inserts `value` under `key` into the cache, and removes the key from the store.
@@ -130,7 +135,10 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     /// - Returns: The result of the cache's `insert`.
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
-        engine.change(key) { cache.insert(value, forKey: key, tags: tags, timeToLive: timeToLive) }
+        engine.change(key) {
+            cache.revokeLoad(of: key)
+            return cache.insert(value, forKey: key, tags: tags, timeToLive: timeToLive)
+        }
     }
 
     /// Removes the value under `key` from the cache and from the store.

@@ -1,5 +1,3 @@
-package import Synchronization
-
 /// An object that holds memory and can release that memory.
 ///
 /// A manager calls a purgeable on the manager's own thread, never under a lock. All members may be called from any
@@ -83,20 +81,6 @@ final class ClosurePurgeable: Purgeable {
 
     var heldBytes: Int { held() }
     func release(_ target: Int) -> Int { letGo(target) }
-}
-
-/// Tells a removal listener why an entry leaves where `RemovalReason` does not: both memory pressure and
-/// invalidation by tag purge entries.
-///
-/// A second-level store keeps entries purged under pressure, and must forget entries that are no longer true.
-package enum CacheInvalidation {
-    /// True if this thread removes entries because their content is invalid, not to release their bytes.
-    @TaskLocal package static var isRunning = false
-
-    /// Number of changes that second-level stores have seen. Removal listeners run after the lock, so a notice may come
-    /// after a change of the key. The number from before the entry left tells.
-    // Relaxed: the locks of the shards order the entries that leave and the changes.
-    package static let changes = Atomic<UInt64>(0)
 }
 
 /// A purgeable with statistics, like a cache, for a manager's status.

@@ -118,13 +118,17 @@ let spillFormats = [
         var input = Input(bytes)
         let record = SpillRecord(version: 1, generation: 2, prefix: "fuzz", secret: [1, 2, 3])
         let key = input.take(Int(input.byte() % 16)), value = input.take(Int(input.byte()))
-        guard var stored = record.bytes(key, value) else { return }
-        require((try? record.value(of: key, in: stored)) == value, "a record is read as written")
-        _ = try? record.value(of: key, in: bytes)
+        let written = Duration.seconds(1000), left = TimeLeft(toLive: .seconds(Int(input.byte()) + 1))
+        guard var stored = record.bytes(key, value, left, at: written) else { return }
+        let found = try? record.value(of: key, in: stored, at: written)
+        require(found?.bytes == value && found?.left == left, "a record is read as written")
+        _ = try? record.value(of: key, in: bytes, at: written)
         guard !input.isEmpty else { return }
         let original = stored
         for _ in 0..<4 where !input.isEmpty { stored[input.number() % stored.count] = input.byte() }
-        if stored != original { require((try? record.value(of: key, in: stored)) == nil, "a forged record is refused") }
+        if stored != original {
+            require((try? record.value(of: key, in: stored, at: written)) == nil, "a forged record is refused")
+        }
     }
 ]
 #else

@@ -50,6 +50,45 @@ import Testing
         #expect(cache.statistics.expired == 3 && cache.statistics.misses == 3)
     }
 
+    @Test func `a removal notice tells the time left, however the entry leaves`() {
+        let cache = cache(.seconds(30), idle: .seconds(10), limit: 4), notices = Log<(key: Int, left: TimeLeft)>()
+        cache.onRemovalNotice { key, _, notice in notices.add((key, notice.left)) }
+        for key in 1...4 { cache.insert("v", forKey: key, timeToLive: key == 2 ? .seconds(60) : nil) }
+        clock.advance(by: .seconds(4))
+        let cached = TimeLeft(toLive: .seconds(26), toIdle: .seconds(6)), own = TimeLeft(toLive: .seconds(56), toIdle: .seconds(6))
+        cache.insert("w", forKey: 5)
+        cache.insert("w", forKey: 2)
+        cache.removeValue(forKey: 3)
+        _ = cache.release(.max)
+        let lefts = Dictionary(notices.all.map { ($0.key, $0.left) }, uniquingKeysWith: { first, _ in first })
+        #expect(lefts == [1: cached, 2: own, 3: cached, 4: cached, 5: TimeLeft(toLive: .seconds(30), toIdle: .seconds(10))])
+
+        let lasting = PurgeableCache<Int, String>("lasting", cost: { _, _ in 1 })
+        lasting.onRemovalNotice { key, _, notice in notices.add((key, notice.left)) }
+        lasting.insert("v", forKey: 9)
+        _ = lasting.release(.max)
+        #expect(notices.all.last?.key == 9 && notices.all.last?.left == TimeLeft())
+    }
+
+    @Test func `time left ends at the earlier of two ends`() {
+        let left = TimeLeft(toLive: .seconds(3), toIdle: .seconds(2))
+        #expect(left.shortest == .seconds(2) && left.after(.seconds(1)) == TimeLeft(toLive: .seconds(2), toIdle: .seconds(1)))
+        #expect(left.after(.seconds(2)) == nil && TimeLeft(toLive: .seconds(1), toIdle: .seconds(2)).after(.seconds(1)) == nil)
+        #expect(TimeLeft(toIdle: .seconds(2)).shortest == .seconds(2) && TimeLeft(toLive: .seconds(2)).shortest == .seconds(2))
+        #expect(TimeLeft().shortest == nil && TimeLeft().after(.seconds(1_000_000)) == TimeLeft())
+    }
+
+    @Test func `a load may set the time to live, and a load without one gets the cache's`() async throws {
+        let cache = cache(.seconds(30))
+        #expect(try await cache.value(forKey: 1, tags: [], orLoadLasting: { ("short", .seconds(5)) }) == "short")
+        #expect(try await cache.value(forKey: 2, tags: [], orLoadLasting: { ("usual", nil) }) == "usual")
+        #expect(try await cache.value(forKey: 1, tags: [], orLoadLasting: { ("not loaded", nil) }) == "short")
+        clock.advance(by: .seconds(5))
+        #expect(!cache.contains(1) && cache.contains(2))
+        clock.advance(by: .seconds(25))
+        #expect(!cache.contains(2))
+    }
+
     @Test func `both bounds hold, and an entry's own bound goes before the cache's`() {
         let cache = cache(.seconds(30), idle: .seconds(10))
         cache.insert("used", forKey: 1)

@@ -177,7 +177,7 @@ extension PurgeableCache {
         _ room: inout CostReservation, _ leaving: inout Leaving
     ) {
         let place = shard.place(slot, Layout.pairSize)
-        keep(place.pair, cost: table.cost(of: slot), .replaced, &leaving)
+        keep(slot, place.pair, cost: table.cost(of: slot), .replaced, &table, &leaving)
         counters.count(.replacement)
         Layout.fill(place.pair, key, value)
         place.use()
@@ -191,7 +191,7 @@ extension PurgeableCache {
         _ slot: UInt32, cost: Int, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable,
         _ leaving: inout Leaving
     ) {
-        keep(shard.place(slot, Layout.pairSize).pair, cost: cost, reason, &leaving)
+        keep(slot, shard.place(slot, Layout.pairSize).pair, cost: cost, reason, &table, &leaving)
         switch reason {
         case .evicted: table.evictions &+= 1
         case .expired: counters.count(.expiry)
@@ -200,13 +200,18 @@ extension PurgeableCache {
         }
     }
 
-    /// Moves key and value of `pair` out, to be destroyed after the lock. Trivial pairs are dropped if there is no
-    /// listener.
+    /// Moves key and value of `pair`, the contents of `slot`, out, to be destroyed after the lock. Trivial pairs are
+    /// dropped if there is no listener.
     @inlinable @inline(__always)
-    func keep(_ pair: UnsafeMutableRawPointer, cost: Int, _ reason: RemovalReason, _ leaving: inout Leaving) {
+    func keep(
+        _ slot: UInt32, _ pair: UnsafeMutableRawPointer, cost: Int, _ reason: RemovalReason,
+        _ table: inout CacheTable, _ leaving: inout Leaving
+    ) {
         if Layout.isTrivial, !hasListeners { return }
         leaving.append(
-            CacheEntry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: cost, reason: reason))
+            CacheEntry(
+                key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: cost, reason: reason,
+                deadlines: hasListeners ? table.deadlines(of: slot) : (.max, .max)))
     }
 
     @inlinable @inline(__always)
@@ -221,7 +226,14 @@ extension PurgeableCache {
     /// - Parameter changes: the number of changes before the entry left, or less.
     func notify(_ entry: borrowing Entry, after changes: UInt64 = 0) {
         guard hasListeners else { return }
-        for listener in listeners.withLock({ $0 }) { listener(entry.key, entry.value, entry.reason, changes) }
+        let notice = RemovalNotice(
+            reason: entry.reason, changes: changes,
+            left: TimeLeft(toLive: left(entry.deadlines.expires), toIdle: left(entry.deadlines.idles)))
+        for listener in listeners.withLock({ $0 }) { listener(entry.key, entry.value, notice) }
+    }
+
+    private func left(_ deadline: Int64) -> Duration? {
+        deadline == .max ? nil : .nanoseconds(deadline) - time.elapsed()
     }
 
     @usableFromInline

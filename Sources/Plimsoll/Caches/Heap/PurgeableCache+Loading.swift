@@ -24,11 +24,21 @@ extension PurgeableCache {
     public func value(
         forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
-        try await value(key, tags, load) { begin($0, of: key, load) }
+        try await value(key, tags, { (try await load(), nil) }, refresh: { begin($0, of: key, load) })
+    }
+
+    /// Returns a value as `value(forKey:tags:orLoad:)` does. The load also returns the value's time to live; `nil` for
+    /// that of the cache. A refreshed value always gets the cache's.
+    package func value(
+        forKey key: Key, tags: [String],
+        orLoadLasting load: @escaping @Sendable () async throws -> (value: Value, timeToLive: Duration?)
+    ) async throws -> Value {
+        try await value(key, tags, load, refresh: { begin($0, of: key) { try await load().value } })
     }
 
     private func value(
-        _ key: Key, _ tags: [String], _ load: () async throws -> Value, refresh: (CacheRefresh) -> Void
+        _ key: Key, _ tags: [String], _ load: () async throws -> (value: Value, timeToLive: Duration?),
+        refresh: (CacheRefresh) -> Void
     ) async throws -> Value {
         if lifetime.refreshAfter != nil, let hit = refreshableValue(forKey: key) {
             if let due = hit.refresh { refresh(due) }
@@ -36,9 +46,12 @@ extension PurgeableCache {
         }
         if let value = value(forKey: key) { return value }
         return try await loads.value(forKey: key, tags: tags, known: { peek(key) }) { flight in
-            let (value, cost) = try await timed(key, load)
-            keep(value, key, cost, tags, LoadOrigin(flight: flight))
-            return value
+            let (loaded, cost) = try await loadRecord.timing(time, load) { loaded in
+                let cost = costOf(key, loaded.value)
+                return ((loaded, cost), cost)
+            }
+            keep(loaded.value, key, cost, tags, LoadOrigin(flight: flight), timeToLive: loaded.timeToLive)
+            return loaded.value
         }
     }
 
@@ -127,8 +140,10 @@ extension PurgeableCache {
     }
 
     @discardableResult
-    func keep(_ value: Value, _ key: Key, _ cost: Int, _ tags: [String], _ load: LoadOrigin) -> Bool {
-        insert(value, forKey: key, cost: cost, tags: tags, times: times(nil), of: load)
+    func keep(
+        _ value: Value, _ key: Key, _ cost: Int, _ tags: [String], _ load: LoadOrigin, timeToLive: Duration? = nil
+    ) -> Bool {
+        insert(value, forKey: key, cost: cost, tags: tags, times: times(timeToLive), of: load)
     }
 
     // MARK: Load times

@@ -232,7 +232,8 @@ extension PurgeableCache {
     {
         let pair = shard.place(slot, Layout.pairSize).pair
         let entry = Entry(
-            key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: table.cost(of: slot), reason: reason)
+            key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: table.cost(of: slot), reason: reason,
+            deadlines: table.deadlines(of: slot))
         if reason == .evicted { table.evictions &+= 1 } else if reason == .expired { counters.count(.expiry) }
         return entry
     }

@@ -1,3 +1,4 @@
+import CPlimsollMemory
 import CPlimsollProcess
 public import Synchronization
 
@@ -93,9 +94,11 @@ extension PurgeableCache {
         return lacking > min(free, meter.load()?.room(leavesReserve: isAboveShare(with: lacking)) ?? .max)
     }
 
-    /// Bound on the number of times an insert waits for room that other inserts have reserved. Each wait lasts at
-    /// most until they have run. Far more than ever needed, but finite.
+    /// Bound on the number of times an insert waits for room that other inserts have reserved. Far more than ever needed,
+    /// but finite.
     private static var mostAttempts: Int { 1000 }
+    /// Number of waits that only yield the processor.
+    private static var mostYields: Int { 100 }
 
     /// Evicts a few entries from each shard that holds its share, until there may be enough room. Returns false if
     /// nothing is left to evict.
@@ -143,7 +146,9 @@ extension PurgeableCache {
         guard room.attempts < Self.mostAttempts, counters.total.pointee.load(ordering: .relaxed) > linked else {
             return false
         }
-        plimsoll_yield()
+        // On another processor nothing may wait to run, and a yield returns at once, while the owner of the reservation
+        // waits for its own processor.
+        if room.attempts > Self.mostYields { plimsoll_nap(50_000) } else { plimsoll_yield() }
         return true
     }
 }

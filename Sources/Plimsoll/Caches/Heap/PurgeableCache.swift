@@ -39,7 +39,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     @usableFromInline let lifetime: CacheLifetime
     let time: Timekeeper
     let meter = AtomicLazyReference<ChargeMeter>()
-    let listeners = Mutex<[@Sendable (Key, Value, RemovalReason, UInt64) -> Void]>([])
+    let listeners = Mutex<[@Sendable (Key, Value, RemovalNotice) -> Void]>([])
     let invalidationListeners = Mutex<[@Sendable (Bool) -> Void]>([])
     /// Number of times the limit has been set.
     let limitChanges = Mutex<UInt64>(0)
@@ -205,7 +205,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// load.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
-        if loads.isBusy { loads.revoke(key) }
+        revokeLoad(of: key)
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         if isSampled(hash) { learning.remove(hash) }
         let entry: Entry? = withShardToWrite(of: hash) { shard, table -> Entry? in
@@ -218,6 +218,10 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         return entry.reason == .removed ? entry.value : nil
     }
 
+    /// Lets the value of a load of `key` in progress not be kept. For an insert into a second-level store: by the end of
+    /// the load the inserted value may have been evicted.
+    package func revokeLoad(of key: Key) { if loads.isBusy { loads.revoke(key) } }
+
     /// Returns true if there is a value under `key`. Does not count as a use.
     public func contains(_ key: Key) -> Bool {
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
@@ -229,12 +233,11 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Registers `listener`, which is called with each entry that leaves and the reason. The call runs after the
     /// lock, on the thread that removed the entry.
     public func onRemoval(_ listener: @escaping @Sendable (Key, Value, RemovalReason) -> Void) {
-        onNumberedRemoval { key, value, reason, _ in listener(key, value, reason) }
+        onRemovalNotice { key, value, notice in listener(key, value, notice.reason) }
     }
 
-    /// Registers `listener` as `onRemoval(_:)` does. The last parameter is `CacheInvalidation.changes` from before the
-    /// entry left, or less.
-    package func onNumberedRemoval(_ listener: @escaping @Sendable (Key, Value, RemovalReason, UInt64) -> Void) {
+    /// Registers `listener` as `onRemoval(_:)` does, for all that is known of the removal.
+    package func onRemovalNotice(_ listener: @escaping @Sendable (Key, Value, RemovalNotice) -> Void) {
         listeners.withLock { $0.append(listener) }
         counters.use(.listeners)
     }

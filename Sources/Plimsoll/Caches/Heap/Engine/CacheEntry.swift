@@ -8,10 +8,15 @@ struct CacheEntry<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     @usableFromInline var value: Value
     @usableFromInline var cost: Int
     @usableFromInline var reason: RemovalReason
+    /// Deadlines in nanoseconds of the cache's time; `.max` for never.
+    @usableFromInline var deadlines: (expires: Int64, idles: Int64)
 
     @inlinable
-    init(key: consuming Key, value: consuming Value, cost: Int, reason: RemovalReason) {
-        (self.key, self.value, self.cost, self.reason) = (key, value, cost, reason)
+    init(
+        key: consuming Key, value: consuming Value, cost: Int, reason: RemovalReason,
+        deadlines: (expires: Int64, idles: Int64)
+    ) {
+        (self.key, self.value, self.cost, self.reason, self.deadlines) = (key, value, cost, reason, deadlines)
     }
 }
 

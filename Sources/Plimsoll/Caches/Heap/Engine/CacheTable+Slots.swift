@@ -320,6 +320,14 @@ extension CacheTable {
         return true
     }
 
+    /// Returns the deadlines of the entry in `slot`, which may have been unlisted a moment ago; `.max` for never.
+    // Mutating, though nothing changes: see `cost`.
+    @usableFromInline
+    mutating func deadlines(of slot: UInt32) -> (expires: Int64, idles: Int64) {
+        let own = times[slot]
+        return (own.expires, own.idles)
+    }
+
     /// Unlists an expired slot, which the caller must still empty and hand to `discard`. Returns `nil` if none is
     /// found soon.
     @usableFromInline
