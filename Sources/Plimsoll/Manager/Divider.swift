@@ -48,6 +48,7 @@ package final class Divider: Sendable {
         var room = Int.max
         /// Most bytes on the meter: the share of the process, and what caches hold that take no part; `nil` for no bound.
         var ceiling: Int?
+        var hasEnded = false
     }
 
     /// Number of rounds that have ended. For tests.
@@ -134,6 +135,25 @@ package final class Divider: Sendable {
         return round { entry, body in turn.call(entry.name, at: time.elapsed(), body) }
     }
 
+    /// Ends dividing, also by a round under way: caches that outlive the manager learn no more, and have no share.
+    func end() {
+        state.withLock { $0.hasEnded = true }
+        for entry in entries { entry.stopSharing() }
+        // Caches refer to their meter, and a meter to the caches that make room for others.
+        meter.share(from: [], lacking: 0)
+    }
+
+    private var hasEnded: Bool { state.withLock { $0.hasEnded } }
+
+    /// Runs `body`, which calls the cache, unless the registration has ended.
+    private func inside(_ entry: PurgeableRegistry.Entry, _ body: () -> Void) {
+        _ = entry.gate.call(at: time.elapsed()) {
+            body()
+            // After that call: `end` may have come before or during the call.
+            if hasEnded { entry.stopSharing() }
+        }
+    }
+
     /// Runs a round. Calls caches through `call`, which returns false if the round should end.
     @discardableResult
     package func round(call: (PurgeableRegistry.Entry, () -> Void) -> Bool) -> Bool {
@@ -168,7 +188,7 @@ package final class Divider: Sendable {
         note(result, entries, before)
         for (index, entry) in entries.enumerated() {
             // Inside the gate: a cache whose registration has ended since gets no share.
-            _ = entry.gate.call(at: time.elapsed()) {
+            inside(entry) {
                 // Zero would stand for no share.
                 entry.setShare(result.map { max(1, $0.shares[index]) })
                 entry.worth.withLock { worth in
@@ -199,7 +219,7 @@ package final class Divider: Sendable {
 
     /// Ends the part of `entry` in sharing memory, unless the registration has ended.
     private func leave(_ entry: PurgeableRegistry.Entry) {
-        _ = entry.gate.call(at: time.elapsed()) { entry.stopSharing() }
+        inside(entry) { entry.stopSharing() }
     }
 
     /// Ends the round of each cache. Returns `nil` if the round should end.
@@ -210,7 +230,7 @@ package final class Divider: Sendable {
         for entry in entries {
             var round: Learnt?
             let inCharge = call(entry) { [bell] in
-                _ = entry.gate.call(at: time.elapsed()) {
+                inside(entry) {
                     entry.shared?.learn { bell.ring() }
                     round = entry.shared?.endRound(upTo: bytes, at: time.elapsed())
                 }
@@ -243,7 +263,7 @@ package final class Divider: Sendable {
         var left = excess
         for entry in entries where left > 0 {
             let inCharge = call(entry) {
-                _ = entry.gate.call(at: time.elapsed()) { left -= entry.shared?.evictAboveShare(left) ?? 0 }
+                inside(entry) { left -= entry.shared?.evictAboveShare(left) ?? 0 }
             }
             guard inCharge else { return false }
         }
@@ -284,8 +304,9 @@ package final class Divider: Sendable {
         let excess = entries.indices.map { held[$0] - shares[$0] }
         let donors = entries.indices.filter { excess[$0] > 0 }.sorted { excess[$0] > excess[$1] }
         meter.share(from: donors.compactMap { entries[$0].shared }, lacking: excess.reduce(0) { $0 + max(0, -$1) })
-        // The end of a registration ends the sharing of all until the next round. This call may have come after that.
-        if entries.contains(where: { $0.gate.isClosed }) { meter.share(from: [], lacking: 0) }
+        // The end of a registration ends the sharing of all until the next round, and the end of the manager for good.
+        // This call may have come after that.
+        if hasEnded || entries.contains(where: { $0.gate.isClosed }) { meter.share(from: [], lacking: 0) }
     }
 
     /// Returns the time of a load of each cache in nanoseconds. A cache without loads gets the median of the others, or

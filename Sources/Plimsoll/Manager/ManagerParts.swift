@@ -149,10 +149,7 @@ package final class ManagerParts: Sendable {
         // joined parts, and these to the tasks.
         alarms.ignoreGaps(gapListener)
         joined.removeAll()
-        // Caches that outlive the manager learn no more.
-        for entry in purgeables.snapshot { entry.stopSharing() }
-        // Caches refer to their meter, and a meter to the caches that make room for others.
-        for meter in [meter, volatileMeter] { meter.share(from: [], lacking: 0) }
+        for divider in [divider, volatileDivider] { divider.end() }
     }
 
     /// Records given-up tasks in the journal. Tasks expired for pressure are left out: `PressureResponse` reports

@@ -19,6 +19,9 @@ import Testing
             /// The sizes of the rounds that have ended.
             var rounds: [Int] = []
             var evictions: [Int] = []
+            var share: Int?
+            /// Called at the end of a round of the cache, and when the cache gets a share.
+            var onEndRound: (@Sendable () -> Void)?, onShare: (@Sendable () -> Void)?
         }
 
         let name: String, rebuildCost: RebuildCost
@@ -42,12 +45,16 @@ import Testing
             state.withLock { $0.calls.append(call) }
         }
         func endRound(upTo bytes: Int, at now: Duration) -> Learnt? {
-            state.withLock { state in
+            self.now.onEndRound?()
+            return state.withLock { state in
                 state.rounds.append(bytes)
                 return state.learnt
             }
         }
-        func setShare(_ bytes: Int?) {}
+        func setShare(_ bytes: Int?) {
+            if bytes != nil { now.onShare?() }
+            state.withLock { $0.share = bytes }
+        }
         func evictAboveShare(_ count: Int) -> Int {
             state.withLock { state in
                 state.evictions.append(count)
@@ -123,6 +130,36 @@ import Testing
             return woken.value
         }
         #expect(wakes == [0, 1, 1, 2, 3, 3])
+    }
+
+    // MARK: - The end
+
+    /// The moment within a round at which the manager ends.
+    enum Moment: CaseIterable { case before, learning, sharing, after }
+
+    @Test(arguments: Moment.allCases)
+    func `after the manager's end no cache learns, has a share or makes room for others`(moment: Moment) throws {
+        let wide = NotedCache("wide", held: 4 << 20, learnt: Self.learnt(misses: 900))
+        let narrow = NotedCache("narrow", held: 4 << 20, learnt: Self.learnt())
+        for cache in [wide, narrow] { cache.set { $0.gives = .max } }
+        let divider = divider(of: [wide, narrow])
+        let end = { @Sendable [weak divider] () -> Void in divider?.end() }
+        switch moment {
+        case .before: end()
+        case .learning: wide.set { $0.onEndRound = end }
+        case .sharing: wide.set { $0.onShare = end }
+        case .after: break
+        }
+        round(divider)
+        if moment == .after {
+            #expect(wide.now.share != nil && narrow.now.share != nil)
+            end()
+        }
+        for cache in [wide, narrow] {
+            #expect(cache.now.share == nil && cache.now.calls.last != "learn")
+            #expect(try #require(entry(cache.name)).currentShare == 0)
+        }
+        #expect(meter.makeRoom(1) == 0)
     }
 
     // MARK: - Learning
