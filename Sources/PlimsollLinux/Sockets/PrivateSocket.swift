@@ -35,7 +35,11 @@ package final class PrivateSocket: Sendable {
         // Holds the directory's lock. Without the lock, of two processes that find the same stale file, the second
         // would remove the first one's new socket.
         let hold = try Self.hold(directory, for: path)
-        defer { close(hold) }
+        defer {
+            // Not by closing alone: a process that another thread forks has the descriptor, too, until its exec.
+            flock(hold, LOCK_UN)
+            close(hold)
+        }
         try Self.clear(path)
         file = plimsoll_listen_private(path, Self.backlog)
         inode = Self.inode(path)

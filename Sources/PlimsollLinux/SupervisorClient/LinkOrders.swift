@@ -142,7 +142,8 @@ final class LinkOrders: Sendable {
             if arrival == nil { state.checkpoint = nil }
             let isValid = arrival != nil || seen.isAwaited && !isInBackground
             let hasWorked = tasks > 0 || ended != state.ended
-            state.ended = ended
+            // On the way to the background the number stays as before: a task that ends there may end after the save.
+            if arrival != nil || !isInBackground { state.ended = ended }
             state.hasWorked = arrival != nil && (hasWorked || state.hasWorked)
             if arrival == nil || hasWorked { state.work &+= 1 }
             let needsSave = state.hasWorked && tasks == 0 && !state.isSavingAgain

@@ -54,7 +54,8 @@ package final class Child: Sendable {
 
     deinit {
         close(descriptor)
-        if !isAdopted { Self.known.withLock { _ = $0.remove(pid) } }
+        // After the wait another child may have the pid.
+        if !isAdopted, outcome.withLock({ $0 }) == nil { Self.known.withLock { _ = $0.remove(pid) } }
     }
 
     /// Takes over a running process.
@@ -109,14 +110,12 @@ package final class Child: Sendable {
     private func wait(blocking: Bool) -> Ending? {
         // Wait outside the lock: other threads may ask in the meantime.
         if let ending = outcome.withLock({ $0 }) { return ending }
-        if isAdopted || blocking {
-            let isOver = plimsoll_ready(descriptor, POLLIN, blocking ? -1 : 0) != 0
-            guard isOver || blocking else { return nil }
-        }
+        let isOver = plimsoll_ready(descriptor, POLLIN, blocking ? -1 : 0) != 0
+        guard isOver || blocking else { return nil }
         return outcome.withLock { known in
             if known != nil { return known }
             var status: Int32 = 0
-            let result = isAdopted ? -ECHILD : plimsoll_pidfd_wait(descriptor, 0, &status)
+            let result = isAdopted ? -ECHILD : waitOnce(&status)
             switch result {
             case 0: return nil
             case 1: known = .exited(status)
@@ -126,9 +125,17 @@ package final class Child: Sendable {
             // Retry later. Until waited for, the process is a zombie, and the pid is not reused.
             default: return nil
             }
-            // The pid may be reused from now on.
-            if !isAdopted { Self.known.withLock { _ = $0.remove(pid) } }
             return known
+        }
+    }
+
+    /// Waits for the process without blocking, and forgets the pid if the wait has succeeded or never will. One step:
+    /// from then on another child may have the pid, and become known.
+    private func waitOnce(_ status: inout Int32) -> Int32 {
+        Self.known.withLock { pids in
+            let result = plimsoll_pidfd_wait(descriptor, 0, &status)
+            if result > 0 || result == -ECHILD || result == -EINVAL { pids.remove(pid) }
+            return result
         }
     }
 

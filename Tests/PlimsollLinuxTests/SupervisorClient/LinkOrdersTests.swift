@@ -14,7 +14,9 @@ import Testing
     func `C43 T33 a background task that ends between two polls causes a save before the report, until the service comes back`(isOfScene: Bool)
         async throws
     {
-        let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = manager.lifecycle, store = MemoryStateStore()
+        // The clock stands still: on a busy machine late threads would pass for a freeze.
+        let manager = ResourceManager(source: ScriptedPressureSource(), clock: ManualClock())
+        let lifecycle = manager.lifecycle, store = MemoryStateStore()
         let work = Mutex<UInt8>(0)
         lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
         try await lifecycle.launch()
@@ -64,6 +66,40 @@ import Testing
         manager.beginBackgroundTask("usual", onExpiration: { _, _ in }).end()
         #expect(atBegin.withLock { $0.isEmpty })
         begins.cancel()
+    }
+
+    @Test func `C43 T33 a background task that ends after the save and before the arrival causes another save`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource(), clock: ManualClock())
+        let lifecycle = manager.lifecycle, store = MemoryStateStore()
+        let orders = LinkOrders(manager, onEnding: nil), work = Mutex<UInt8>(0), late = Mutex<BackgroundTask?>(nil)
+        let onTheWay = Mutex<[ChildMessage]>([])
+        lifecycle.preserve(
+            "state", in: store,
+            snapshot: {
+                let saved = work.withLock { $0 }
+                if let task = late.withLock({ exchange(&$0, nil) }) {
+                    work.withLock { $0 = 7 }
+                    task.end()
+                    // A poll of the link before the arrival.
+                    onTheWay.withLock { $0 = orders.read().messages }
+                }
+                return [saved]
+            }, restore: { _ in })
+        try await lifecycle.launch()
+        #expect(orders.read().messages.contains(.state(.foreground)))
+        late.withLock { $0 = manager.beginBackgroundTask("flush", onExpiration: { _, _ in }) }
+        try await lifecycle.enterBackground(cause: .operator)
+        let told = onTheWay.withLock { $0 }
+        #expect(told.contains(.saved(false)) && told.contains(.state(.background)), "\(told)")
+        #expect(try store.read("state")?.last == 0)
+        let snapshot = orders.read()
+        #expect(snapshot.needsSave && snapshot.messages.contains(.saved(false)) && snapshot.messages.contains(.state(.background)), "\(snapshot)")
+        let isDone = Mutex(false)
+        orders.saveAgain { isDone.withLock { $0 = true } }
+        await until("the state is saved again") { isDone.withLock { $0 } }
+        let last = orders.read()
+        #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
+        #expect(try store.read("state")?.last == 7)
     }
 
     @Test(arguments: [EAGAIN, ECONNREFUSED])

@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollLinux
 import PlimsollTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -99,6 +100,36 @@ import Testing
             try second.start()
             first.stop()
             #expect(try AdminClient(path: path).answer(to: AdminRequest(.status)).ok)
+        }
+    }
+
+    @Test func `the lock on the directory ends with the start, even if a process forked meanwhile has the descriptor`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            let path = directory + "/s", copy = Mutex<Int32?>(nil), isOver = Mutex(false)
+            let name = "/" + URL(fileURLWithPath: directory).lastPathComponent
+            @Sendable func isDirectory(_ file: Int32) -> Bool {
+                (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(file)"))?.hasSuffix(name) == true
+            }
+            // A copy of the descriptor stands for the one that a forked process has.
+            Foundation.Thread.detachNewThread {
+                while !isOver.withLock({ $0 }), copy.withLock({ $0 == nil }) {
+                    for file in Int32(3)..<512 where isDirectory(file) {
+                        let new = fcntl(file, F_DUPFD_CLOEXEC, 3)
+                        if new >= 0, isDirectory(new) { return copy.withLock { $0 = new } }
+                        close(new)
+                    }
+                }
+            }
+            defer {
+                isOver.withLock { $0 = true }
+                if let copy = copy.withLock({ $0 }) { close(copy) }
+            }
+            while copy.withLock({ $0 == nil }) {
+                let endpoint = endpoint(path)
+                try endpoint.start()
+                endpoint.stop()
+            }
+            #expect(failure(path) == nil)
         }
     }
 

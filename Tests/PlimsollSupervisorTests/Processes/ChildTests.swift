@@ -14,6 +14,17 @@ import Testing
         #expect(!child.signal(SIGKILL), "the number may belong to another process by now")
     }
 
+    @Test func `an object that goes after the end of its process forgets no later child with the same pid`() throws {
+        var child: Child? = try Child.start(.init(["/bin/true"]))
+        let pid = try #require(child).pid
+        #expect(Child.known.withLock { $0.contains(pid) } && child?.waitForEnd() == .exited(0))
+        #expect(!Child.known.withLock { $0.contains(pid) })
+        // Another child has been started meanwhile, and has this pid.
+        Child.known.withLock { _ = $0.insert(pid) }
+        child = nil
+        #expect(Child.known.withLock { $0.remove(pid) } == pid)
+    }
+
     @Test func `a child gets the given variables, directory and output, no descriptors and a new session`() throws {
         let output = Output()
         let script = #"""
@@ -193,7 +204,7 @@ import Testing
             }
             precondition(isSending)
             defer { isOver.withLock { $0 = true } }
-            let guardian = try Guard()
+            let guardian = try Guard(patience: Workbench.limit)
             for _ in 0..<200 {
                 let child = try Child.start(.init(["/bin/sleep", "1000"]))
                 try guardian.watch(child)
