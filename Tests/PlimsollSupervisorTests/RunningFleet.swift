@@ -35,6 +35,8 @@ final class RunningFleet: Sendable {
         options.prefix = former?.supervisor.options.prefix ?? root?.prefix ?? Workbench.prefix()
         // Decisions that no test checks must not happen meanwhile.
         (options.policy.roomHold, options.policy.foregroundPatience) = (.seconds(3600), .seconds(3600))
+        // On a busy machine a freeze may take longer than the default.
+        options.policy.answerTime = .seconds(3600)
         options.policy.grace = .milliseconds(500)
         // A late guard is replaced, and a suspension that fails meanwhile is not repeated for long.
         options.guardPatience = .seconds(20)

@@ -30,7 +30,7 @@ import Testing
         let handlers = [FanOut.Handler(name: "stuck") { blockade.wait() }, FanOut.Handler(name: "quick") { called.add(1) }]
         for _ in 0..<25 { Task { outcomes.add(await FanOut.call(handlers, .forward, until: .zero, alarms, threads)) } }
         // The clock stands still, and the deadline has passed.
-        await until("all quick handlers are called") { called.value == 25 }
+        await until("all quick handlers have returned, and the blocking ones are left") { called.value == 25 && threads.busy == 25 }
         #expect(outcomes.all.isEmpty)
         await until("all calls end") {
             clock.advance(by: FanOut.leastBudget)
@@ -54,9 +54,12 @@ import Testing
     }
 
     @Test func `C26 handlers running at the deadline are cancelled, with tasks made at any time`() async {
-        let alarms = alarms, threads = threads
+        let threads = threads
         for _ in 0..<5 {
             let cancelled = Counter(), begun = Counter(), outcomes = Log<FanOut.Outcome>()
+            // The deadline does not pass before the first handlers have begun.
+            let time = HeldClock { begun.value < 8 }.timekeeper
+            let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time))
             let handlers = (0..<40).map { index in
                 FanOut.Handler(name: "\(index)") {
                     begun.add(1)
@@ -119,15 +122,27 @@ import Testing
     @Test func `C23 C26 T6 after an overrun each further step has a deadline, and other observers are still called`() async throws {
         for round in 0..<10 {
             let policy = LifecyclePolicy(backgroundDeadline: .milliseconds(50), terminationDeadline: .milliseconds(50))
-            let manager = ResourceManager(source: ScriptedPressureSource(), time: .running)
-            let lifecycle = Lifecycle(manager), blockade = Blockade(), saved = Counter(), cleaned = Counter()
-            let reports = Log<LifecycleReport>()
+            let blockade = Blockade(), saved = Counter(), cleaned = Counter(), subject = Mutex<Lifecycle?>(nil)
+            // No deadline of a step passes before the step has called each handler.
+            let clock = HeldClock {
+                switch subject.withLock({ $0?.state }) {
+                case .inactive: blockade.count < 1
+                case .background: blockade.count < 2 || saved.value < 1
+                case .notRunning: blockade.count < 3 || cleaned.value < 1
+                default: false
+                }
+            }
+            let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+            let lifecycle = Lifecycle(manager), reports = Log<LifecycleReport>()
             lifecycle.policy = policy
             lifecycle.observe("stuck", onInactive: { _ in blockade.wait() }, onBackground: { _ in blockade.wait() })
             lifecycle.observe("other", onBackground: { _ in saved.add(1) })
             lifecycle.onTerminate("stuck") { _ in blockade.wait() }
             lifecycle.onTerminate("files") { _ in cleaned.add(1) }
             try await lifecycle.launch()
+            subject.withLock { $0 = lifecycle }
+            // Breaks the cycle of references. The life cycle is released after the lock.
+            defer { _ = subject.withLock { $0.take() } }
             Task { reports.add(try await lifecycle.enterBackground(cause: .supervisor)) }
             let isDown = await until("round \(round): the background") { reports.all.count == 1 }
             Task { reports.add(await lifecycle.terminate(cause: .signal)) }

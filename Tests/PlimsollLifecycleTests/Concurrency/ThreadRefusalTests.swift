@@ -63,12 +63,15 @@ import Testing
     }
 
     @Test func `T6 calls with a budget end in time where no thread can be started at all`() async {
-        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
-        let threads = HandlerThreads(startThread: starter.start), blockade = Blockade()
+        let threads = HandlerThreads(startThread: starter.start), blockade = Blockade(), quick = Counter()
+        // Other tests may hold all threads of the pool: the time begins once the quick call is made.
+        let time = HeldClock { quick.value == 0 }.timekeeper
+        let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time), startThread: starter.start)
         let outcomes = await onThread {
             // Opened here: the call holds a thread of the pool, and other tests may hold the other threads.
             defer { blockade.open() }
-            return BoundedCalls.run(blocking: [{}, { blockade.wait() }], within: .seconds(15), alarms: alarms, threads: threads)
+            return BoundedCalls.run(
+                blocking: [{ quick.add(1) }, { blockade.wait() }], within: .seconds(15), alarms: alarms, threads: threads)
         }
         #expect(outcomes == [.done, .late])
     }
@@ -107,7 +110,9 @@ import Testing
     }
 
     @Test func `purgeables answer without a startable thread, as often as asked`() async {
-        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
+        // The time stands still: the pool, which makes the calls, may have no free thread for longer than a poll waits.
+        let time = Timekeeper(elapsed: { .zero })
+        let alarms = Alarms(time: time, heartbeat: Heartbeat(time: time), startThread: starter.start)
         let poll = PurgeablePoll(alarms: alarms, threads: HandlerThreads(startThread: starter.start))
         let manager = ResourceManager(source: ScriptedPressureSource(), time: .running)
         let held = Counter()
@@ -193,6 +198,7 @@ import Testing
                 return 1000
             }
             manager.lifecycle.observe("saver", onBackground: { _ in saved.add(1) })
+            manager.lifecycle.policy.backgroundDeadline = .seconds(600)
             // 6 is RLIMIT_NPROC. The Glibc module does not import RLIMIT_NPROC, a macro of an enumeration.
             var none = rlimit(rlim_cur: 0, rlim_max: 0)
             guard setrlimit(__rlimit_resource_t(6), &none) == 0 else { exit(3) }

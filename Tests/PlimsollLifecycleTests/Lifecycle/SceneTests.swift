@@ -76,6 +76,8 @@ import Testing
     @Test func `C94 a hold keeps the process active without a foreground scene`() async throws {
         let a = await connect("a")
         let hold = lifecycle.hold(.inactive)
+        // The process follows the hold on a thread, which must not take the step of the scene below.
+        await until("the hold is followed") { stage.manager.parts.threads.busy == 0 }
         try await a.enterBackground(cause: .idle)
         #expect(lifecycle.state == .inactive)
         hold.cancel()
@@ -201,6 +203,8 @@ import Testing
 
     @Test func `C97 a scene connects, leaves, goes to the background and disconnects, each with handlers, under one deadline`() async throws {
         let release = Blockade()
+        // The clock may move on while a busy machine delays the end of the wait below.
+        lifecycle.policy.sceneSuspendsAfter = nil
         let a = await connect("a") { scene in scene.observe("stuck", onBackground: { _ in release.wait() }) }
         let report = try await stage.whileTimePasses(beside: release) { try await a.enterBackground(cause: .idle) }
         #expect(report.overran.contains { $0.name == "stuck" } && report.took >= .seconds(5) && a.state == .background)

@@ -204,8 +204,8 @@ import Testing
         _ = preservation.restore()
         let failures = Log<[PreservationFailure]>()
         #expect(Thread.start("engine") { failures.add(preservation.checkpoint(within: .seconds(5))) })
-        // All other states are saved while one blocks. The clock stands still meanwhile.
-        await until { started.value != 0 && store.names.count >= 21 }
+        // All other states are saved while one blocks, and their threads are idle again. The clock stands still meanwhile.
+        await until { started.value != 0 && store.names.count >= 21 && lifecycle.threads.busy == 1 }
         #expect(failures.all.isEmpty && store.names.count { $0.hasPrefix("cart-") } == 20)
         clock.advance(by: .seconds(4.9))
         #expect(failures.all.isEmpty)

@@ -221,14 +221,24 @@ final class Flag: Sendable {
                 try await untilCancelled()
             }
         }
+        struct NotedBeacon: Service {
+            let beacon: ShutdownBeacon
+            let isOver: Flag
+            func run() async throws {
+                try await beacon.run()
+                isOver.set()
+            }
+        }
         var settings = ServiceSettings()
-        let book = LogBook(), clock = ManualClock(), events = Events()
+        let book = LogBook(), clock = ManualClock(), events = Events(), isOver = Flag()
         settings.shutdownBudget = .seconds(300)
         let plimsoll = service(settings, clock.timekeeper, book.logger), manager = plimsoll.manager
         let stuck = manager.beginBackgroundTask("stuck") { _, _ in events.add("asked") }
         let ends = manager.beginBackgroundTask("ends") { task, _ in task.end() }
-        async let shutdown: Void = run([plimsoll, Stubborn(events: events), plimsoll.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
-        await until { book.isShuttingDown }
+        let beacon = NotedBeacon(beacon: plimsoll.shutdownBeacon, isOver: isOver)
+        async let shutdown: Void = run([plimsoll, Stubborn(events: events), beacon]) { manager.lifecycle.readiness.isReady }
+        // The beacon ends once all limits of the shutdown are scheduled. The log tells the start only.
+        await until { isOver.isSet }
         clock.advance(by: .seconds(150))
         await until { events.list == ["asked"] && !ends.isActive }
         // The task is given up 2 s before the end. Services are cancelled a second later.

@@ -300,7 +300,7 @@ import Testing
         while wasReached, nth < 60 {
             nth += 1
             for isSticky in [false, true] {
-                var guardian: Guard? = try Guard()
+                var guardian: Guard? = try Guard(patience: Workbench.limit)
                 faults_begin(nth, EIO, isSticky)
                 let pushed = Result { try group.reclaim(.kibibytes(256), guardian: guardian) }
                 wasReached = faults_end()
@@ -338,14 +338,14 @@ import Testing
         let cpu = try #require(group.cpu), file = cpu.has("cpu.max") ? "cpu.max" : "cpu.cfs_quota_us"
         func quota() throws -> String { String(decoding: try GroupText.read(file, in: cpu.descriptor).get(), as: UTF8.self) }
         let free = try quota(), throttle = group.throttle()
-        var guardian: Guard? = try Guard()
+        var guardian: Guard? = try Guard(patience: Workbench.limit)
         try guardian!.watch(throttle.lift, .throttle, of: group)
         try group.apply(throttle)
         #expect(try quota().hasPrefix("10000") && free != quota())
         guardian = nil
         #expect(try quota() == free)
         // A limit that was already lifted keeps the value that the owner sets from then on.
-        guardian = try Guard()
+        guardian = try Guard(patience: Workbench.limit)
         try guardian!.watch(throttle.lift, .throttle, of: group)
         guardian!.forget(.throttle, of: group)
         try group.apply(throttle)

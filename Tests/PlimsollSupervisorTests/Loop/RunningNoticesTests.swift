@@ -166,8 +166,8 @@ import Testing
             "socket(P, AF_UNIX, SOCK_STREAM, 0); connect(P, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!; syswrite(P, qq(1 hello v=1\\n2 saved is=yes\\n)); "
         let unit = perl("web", nobody + listen + link + "say_it('READY=1'); sleep 1000") { $0.notify = true }
         let other = ServiceUnit.shell("other") { $0.dependencies = ["web"] }
-        let fleet = try RunningFleet([unit, other])
-        chmod(fleet.directory.path, 0o711)
+        // Before the unit starts: the process becomes another user, and needs the directory at once.
+        let fleet = try RunningFleet([unit, other]) { _ = chmod($0.directory, 0o711) }
         #expect(await fleet.waits { fleet.state("web") == .running && (fleet.report("web")?.isSaved ?? false) && fleet.state("other") == .running })
         // A stranger with the same message is refused.
         let output = Output(), path = fleet.directory.path

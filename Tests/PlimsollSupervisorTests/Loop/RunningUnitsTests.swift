@@ -238,9 +238,14 @@ import Testing
             }
         }
         let fleet = try RunningFleet([unit("db", "", []), unit("cache", "", ["db"]), unit("web", "sleep 0.1;", ["cache", "db"])]) {
-            $0.policy.grace = .seconds(15)
+            // A third of this time for each unit, as a busy machine needs.
+            $0.policy.grace = .seconds(90)
         }
-        #expect(await fleet.waits { access("\(directory.path)/web", F_OK) == 0 && fleet.state("web") == .running })
+        // Each file shows that the unit's trap is set. A unit runs, and the next one starts, before that.
+        #expect(
+            await fleet.waits {
+                ["db", "cache", "web"].allSatisfy { access("\(directory.path)/\($0)", F_OK) == 0 } && fleet.state("web") == .running
+            })
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
         #expect(String(decoding: (try? GroupText.read(log).get()) ?? [], as: UTF8.self) == "web\ncache\ndb\n")
         for name in ["db", "cache", "web", "log"] { unlink("\(directory.path)/\(name)") }

@@ -220,7 +220,7 @@ import Testing
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
         #expect(output.line() == "ready" && group.processes == [child.pid])
-        var guardian: Guard? = try Guard()
+        var guardian: Guard? = try Guard(patience: Workbench.limit)
         for number in [EMFILE, ENOMEM] {
             faults_arm(FAULT_PIDFD_OPEN, 1, 1, number)
             #expect { try guardian!.watch(group) } throws: { ($0 as? GroupError)?.reason == .kernel(number) }

@@ -43,36 +43,39 @@ import Testing
         #expect(CleanPages.mappings(in: []).isEmpty && CleanPages.mappings(in: Array("Rss: 4 kB\n:\n- -\n".utf8)).isEmpty)
     }
 
-    @Test func `K41 clean pages are dropped and read again, and written pages stay unchanged`() throws {
-        let path = "\(Workbench.directory)/plimsoll-clean-\(getpid())", size = 1 << 20
-        let file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
-        defer {
-            close(file)
-            unlink(path)
+    /// Runs in a process of its own: each supervisor of another test drops such pages, too, once its units run.
+    @Test func `K41 clean pages are dropped and read again, and written pages stay unchanged`() async {
+        await #expect(processExitsWith: .success) {
+            let path = "\(Workbench.directory)/plimsoll-clean-\(getpid())", size = 1 << 20
+            let file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+            defer {
+                close(file)
+                unlink(path)
+            }
+            let bytes = [UInt8](repeating: 7, count: size)
+            #expect(write(file, bytes, size) == size)
+            func map() throws -> UnsafeMutableRawPointer {
+                let start = try #require(mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0))
+                for page in stride(from: 0, to: size, by: 4096) { #expect(start.load(fromByteOffset: page, as: UInt8.self) == 7) }
+                return start
+            }
+            let clean = try map(), written = try map()
+            defer {
+                munmap(clean, size)
+                munmap(written, size)
+            }
+            written.storeBytes(of: 9, toByteOffset: 8192, as: UInt8.self)
+            // The state of relocated pages after the linker's work.
+            mprotect(clean, size, PROT_READ)
+            mprotect(written, size, PROT_READ)
+            func mapping(_ start: UnsafeMutableRawPointer) throws -> CleanPages.Mapping? {
+                CleanPages.mappings(in: try GroupText.read("/proc/self/smaps").get()).first { $0.start == UInt(bitPattern: start) }
+            }
+            #expect(try mapping(clean)?.resident == .mebibytes(1))
+            #expect(CleanPages.release() >= .mebibytes(1))
+            #expect(try mapping(clean) == nil)
+            #expect(clean.load(fromByteOffset: 4096, as: UInt8.self) == 7 && written.load(fromByteOffset: 8192, as: UInt8.self) == 9)
+            #expect(written.load(fromByteOffset: 0, as: UInt8.self) == 7)
         }
-        let bytes = [UInt8](repeating: 7, count: size)
-        #expect(write(file, bytes, size) == size)
-        func map() throws -> UnsafeMutableRawPointer {
-            let start = try #require(mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0))
-            for page in stride(from: 0, to: size, by: 4096) { #expect(start.load(fromByteOffset: page, as: UInt8.self) == 7) }
-            return start
-        }
-        let clean = try map(), written = try map()
-        defer {
-            munmap(clean, size)
-            munmap(written, size)
-        }
-        written.storeBytes(of: 9, toByteOffset: 8192, as: UInt8.self)
-        // The state of relocated pages after the linker's work.
-        mprotect(clean, size, PROT_READ)
-        mprotect(written, size, PROT_READ)
-        func mapping(_ start: UnsafeMutableRawPointer) throws -> CleanPages.Mapping? {
-            CleanPages.mappings(in: try GroupText.read("/proc/self/smaps").get()).first { $0.start == UInt(bitPattern: start) }
-        }
-        #expect(try mapping(clean)?.resident == .mebibytes(1))
-        #expect(CleanPages.release() >= .mebibytes(1))
-        #expect(try mapping(clean) == nil)
-        #expect(clean.load(fromByteOffset: 4096, as: UInt8.self) == 7 && written.load(fromByteOffset: 8192, as: UInt8.self) == 9)
-        #expect(written.load(fromByteOffset: 0, as: UInt8.self) == 7)
     }
 }

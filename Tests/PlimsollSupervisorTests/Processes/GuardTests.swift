@@ -27,7 +27,7 @@ import Testing
         #expect(output.line() == "x")
         let path = try #require(group.unified?.path)
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String] in
-            let guardian = try Guard()
+            let guardian = try Guard(patience: Workbench.limit)
             let group = try Workbench.found.adopt("web", at: path)
             try guardian.watch(group)
             try group.freeze()
@@ -49,7 +49,7 @@ import Testing
         #expect(output.line() == "x")
         let pid = child.pid
         await #expect(processExitsWith: .signal(SIGKILL)) { [pid = pid as Int32] in
-            let guardian = try Guard()
+            let guardian = try Guard(patience: Workbench.limit)
             let child = try Child.adopt(pid)
             try guardian.watch(child)
             child.signal(SIGSTOP)
@@ -62,7 +62,7 @@ import Testing
 
     /// Freezes the group, watched by a new guard.
     private static func guardOfFrozen(_ group: UnitGroup) throws -> Guard {
-        let guardian = try Guard()
+        let guardian = try Guard(patience: Workbench.limit)
         try guardian.watch(group)
         try group.freeze()
         #expect(group.waitUntilFrozen(Workbench.limit))
@@ -94,7 +94,7 @@ import Testing
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
         #expect(output.line() == "x")
-        var guardian: Guard? = try Guard()
+        var guardian: Guard? = try Guard(patience: Workbench.limit)
         try guardian!.watch(group)
         guardian!.forget(group)
         try group.freeze()
@@ -140,7 +140,7 @@ import Testing
         defer { for file in files { unlink(file) } }
         let group = try UnitGroup("loose", [], own: OwnGroups())
         let limit = LiftedLimit(try GroupDirectory(.cpu, folder.path, isOurs: false), "limit", "free")
-        var guardian: Guard? = try Guard()
+        var guardian: Guard? = try Guard(patience: Workbench.limit)
         func reason(failing number: Int32) -> GroupError.Reason? {
             faults_begin(1, number, false)
             defer { _ = faults_end() }
@@ -156,7 +156,7 @@ import Testing
 
     @Test func `T32 the guard survives the signals that end the supervisor, and holds none of the supervisor's descriptors`() throws {
         let output = Output()
-        let guardian = try Guard()
+        let guardian = try Guard(patience: Workbench.limit)
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1] { #expect(plimsoll_pidfd_signal(guardian.descriptor, signal) == 0) }
         output.closeWrite()
         #expect(output.hasEnded)

@@ -96,6 +96,8 @@ import Testing
     }
 
     @Test func `hanging descriptors of one owner delay no other owner, and are bounded`() async throws {
+        // The bounds follow the limit of open files, which the first supervisor of this process raises.
+        _ = plimsoll_raise_file_limit()
         let gate = Gate(), closer = ForeignCloser { file, _ in gate.close(file) }
         defer { gate.open() }
         let many = 40

@@ -109,7 +109,8 @@ import Testing
                 .tasks(0, until: nil), .caches(held: .mebibytes(8), reclaimable: .mebibytes(8)), .saved(false), .locks(false), .state(.foreground),
             ])
         #expect(await supervisor.send(.release(.mebibytes(3)), for: .caches(held: .mebibytes(5), reclaimable: .mebibytes(5))))
-        #expect(manager.reports.last?.asked == .mebibytes(3))
+        // The bytes are gone before the release is reported.
+        #expect(await until("the report of the release") { manager.reports.last?.asked == .mebibytes(3) })
         link.close()
         #expect(await supervisor.serve { $0.closings == [.left] })
     }
@@ -123,11 +124,13 @@ import Testing
         let link = try link(manager, supervisor)
         #expect(await supervisor.waits(for: .state(.foreground)))
         #expect(await supervisor.send(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
-        #expect(
-            supervisor.received.contains(.saved(true)) && manager.lifecycle.state == .background
-                && manager.lifecycle.reports.last?.transitions.last?.cause == .supervisor)
+        #expect(supervisor.received.contains(.saved(true)) && manager.lifecycle.state == .background)
+        // The link tells of the state before the life cycle reports the request.
+        #expect(await until("the report of the request") { manager.lifecycle.reports.last?.transitions.last?.cause == .supervisor })
         #expect(await supervisor.send(.resume, for: .state(.foreground)))
-        #expect(manager.lifecycle.state == .active && calls.withLock { $0 } == ["down", "up"])
+        // For the link, an inactive process is in the foreground as well.
+        #expect(await until("the active state") { manager.lifecycle.state == .active })
+        #expect(calls.withLock { $0 } == ["down", "up"])
         // A change of state by another cause is reported, too.
         supervisor.received = []
         try await manager.lifecycle.enterBackground(cause: .operator)
@@ -399,7 +402,7 @@ import Testing
         }
         #expect(await supervisor.waits(for: .state(.foreground)))
         #expect(supervisor.send(.ending(grace: .seconds(7))))
-        #expect(parker.park(atMost: .seconds(10)) && ended.withLock { $0 } == .seconds(7))
+        #expect(parker.park(atMost: .seconds(60)) && ended.withLock { $0 } == .seconds(7))
         withExtendedLifetime(link) {}
     }
 
@@ -425,6 +428,8 @@ import Testing
         #expect(await granted)
         for round in 2...4 {
             supervisor = nil
+            // The thread that served last may hold the former supervisor, and its socket, for a moment longer.
+            await until("the former socket is gone") { access("\(directory.path)/supervisor", F_OK) != 0 }
             supervisor = try Supervisor(directory)
             #expect(await supervisor!.waits(for: .keepAlive(every: .seconds(900))), "round \(round)")
             #expect(supervisor!.received.contains(.state(.foreground)) && link.status.isConnected)

@@ -11,7 +11,9 @@ import Testing
         let result = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
             func resident() throws -> Int {
                 let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
-                return (Int(text.split(separator: " ")[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE)))
+                // Without the pages of files, which the kernel may take and bring back at any time.
+                let pages = text.split(separator: " ").map { Int($0) ?? 0 }
+                return (pages[1] - pages[2]) * Int(sysconf(Int32(_SC_PAGESIZE)))
             }
             // Each entry has a cost, a tag and an expiry, so that all blocks of the tables are used.
             func live(_ round: Int) {

@@ -24,7 +24,7 @@ import Testing
     ///
     /// - Returns: 0 if the object was deallocated once, otherwise an exit status.
     private static func meet(_ hold: @escaping @Sendable (LendingPoint, _ writer: Parker, _ borrower: Parker) -> Void) -> Int32 {
-        alarm(60)
+        alarm(240)
         let cache = cache(opensAfter: 2), alive = Counter(), wrong = Counter()
         let writer = Parker(), borrower = Parker(), crew = Crew()
         cache.insert(Object(1, alive: alive), forKey: 1)

@@ -233,7 +233,7 @@ import Testing
             if child == 0 {
                 // Swift's runtime may hang in a child that was forked while another thread was inside the runtime. The
                 // alarm makes such a hang a failure instead of an endless wait.
-                alarm(60)
+                alarm(240)
                 cache.insert(Object(2), forKey: 2)
                 for _ in 0..<5 where cache.value(forKey: 2)?.number != 2 { _exit(10) }
                 cache.removeAll()

@@ -124,19 +124,25 @@ import Testing
 
     private func check(_ cache: String, threads: Int, _ perform: @escaping @Sendable (KeyHistory.Call, Int, () -> Void) -> Int?) async {
         for seed in seeds(0..<0) {
-            let recording = Recording(histories: Self.histories, seed: seed)
+            let recording = Recording(histories: Self.histories, seed: seed), start = Blockade(), refused = Counter()
             await withTaskGroup(of: Void.self) { group in
                 for _ in 0..<threads {
                     group.addTask {
                         await withCheckedContinuation { done in
                             let isStarted = Thread.start("history") {
+                                start.wait()
                                 recording.work(perform)
                                 done.resume()
                             }
-                            if !isStarted { done.resume() }
+                            guard !isStarted else { return }
+                            refused.add(1)
+                            done.resume()
                         }
                     }
                 }
+                // On a busy machine the first thread could otherwise end before the pool starts the next one.
+                await until("all threads") { start.count + refused.value >= threads }
+                start.open()
             }
             let (wrong, overlapping) = recording.check()
             print("figure histories.\(cache).checked \(Self.histories) count")

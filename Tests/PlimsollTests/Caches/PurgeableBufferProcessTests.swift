@@ -104,7 +104,7 @@ import Testing
             if child == 0 {
                 // Swift's runtime may hang in a child that was forked while another thread was inside the runtime. The
                 // alarm makes such a hang a failure instead of an endless wait.
-                alarm(60)
+                alarm(240)
                 for (status, buffer) in [(Int32(10), offered), (11, accessed), (12, untouched), (13, busy)] {
                     guard !buffer.beginAccess(), buffer.isDiscarded, buffer.heldBytes == .zero, buffer.release(.max) == .zero else { _exit(status) }
                     buffer.endAccess()

@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test func `a failed refresh leaves the value, and is tried again only after the same interval`() async throws {
-        let cache = cache()
+        let cache = cache(), held = HeldLoad()
         cache.insert("old", forKey: 1)
         clock.advance(by: .seconds(10))
         #expect(try await cache.value(forKey: 1) { throw Broken() } == "old")
@@ -72,13 +72,18 @@ import Testing
         clock.advance(by: .seconds(9))
         for _ in 0..<5 { #expect(try await cache.value(forKey: 1) { "too early" } == "old") }
         clock.advance(by: .seconds(11))
-        try await until {
-            guard cache.statistics.loads == 0 else { return true }
-            let value = try await cache.value(forKey: 1) { "new" }
+        // The refresh is held, so that no look-up of this loop finds the new value.
+        try await until("the second attempt") {
+            guard held.begun.value == 0 else { return true }
+            let value = try await cache.value(forKey: 1) {
+                await held.wait()
+                return "new"
+            }
             #expect(value == "old")
             clock.advance(by: .seconds(10))
             return false
         }
+        held.open()
         await until { cache.value(forKey: 1) == "new" }
         #expect(cache.statistics.loadFailures == 1 && cache.statistics.loads == 1)
     }

@@ -62,7 +62,7 @@ import Testing
 
     @Test func `in a forked child every thread has a separate reader slot, finds the entries, and each hit counts`() async {
         await #expect(processExitsWith: .success) {
-            alarm(60)
+            alarm(240)
             // The runtime makes metadata of generic types once, under a lock that threads of the child would wait for
             // in vain, because the lock knows the forking thread by its former number.
             let first = Crew()
@@ -82,7 +82,7 @@ import Testing
                 guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }), ReaderSlot.current != nil else { return }
                 let child = fork()
                 if child == 0 {
-                    alarm(60)
+                    alarm(240)
                     _exit(ReaderSlotTests.readInChild())
                 }
                 var result: Int32 = 0
@@ -106,7 +106,7 @@ import Testing
 
     @Test func `a thread that ends inside a borrow keeps no writer waiting`() async {
         await #expect(processExitsWith: .success) {
-            alarm(60)
+            alarm(240)
             let last = Last(), cache = last.cache
             cache.insert(Object(1), forKey: 1)
             var thread = pthread_t()
@@ -146,7 +146,7 @@ import Testing
 
     @Test func `refused barriers make caches take locks, and open shards are closed all the same`() async {
         await #expect(processExitsWith: .success) {
-            alarm(60)
+            alarm(240)
             let cache = Self.cache(), alive = Counter()
             cache.insert(Object(1, alive: alive), forKey: 1)
             while !Self.isOpen(cache) { _ = cache.value(forKey: 1) }
@@ -174,7 +174,7 @@ import Testing
 
     @Test func `a barrier that fails for lack of memory falls back to the slow barrier, and shards still open`() async {
         await #expect(processExitsWith: .success) {
-            alarm(60)
+            alarm(240)
             let cache = Self.cache()
             cache.insert(Object(1), forKey: 1)
             while !Self.isOpen(cache) { _ = cache.value(forKey: 1) }

@@ -18,7 +18,7 @@ import Testing
             if child == 0 {
                 // Swift's runtime may hang in a child that was forked while another thread was inside the runtime. The
                 // alarm makes such a hang a failure instead of an endless wait.
-                alarm(60)
+                alarm(240)
                 guard (0..<2000).allSatisfy({ cache.value(forKey: $0) == nil }) else { _exit(10) }
                 guard cache.count == 0, cache.byteCount == .zero, cache.heldBytes == .zero, cache.volatileBytes == .zero else { _exit(11) }
                 guard !cache.insert([1], forKey: 1), cache.removeValue(forKey: 1) == nil, cache.release(.max) == .zero else { _exit(12) }

@@ -66,23 +66,24 @@ import Testing
         #expect(asked == [1, 3, 4, 5, 5, 5] && threads.busy == 10)
     }
 
-    @Test func `idle threads are woken before any is started, and one that stood by in vain is replaced`() async {
+    @Test func `idle threads are woken before any is started, and one that stood by in vain is replaced`() {
         let script = Script(), called = Counter(), threads = HandlerThreads(startThread: script.start)
         func run(_ count: Int) { threads.run((0..<count).map { _ in { @Sendable in called.add(1) } }) }
+        // Blocks the thread: a task that waits for a thread of the pool may be so late that idle threads have left.
         run(5)
         let bodies = script.take()
         for body in bodies.prefix(4) { #expect(Thread.start("test", body)) }
-        await until("the first calls") { called.value == 5 && threads.busy == 0 }
+        blockUntil("the first calls") { called.value == 5 && threads.busy == 0 }
         // Nothing waits any more.
         bodies[4]()
         run(1)
-        await until("one call") { called.value == 6 && threads.busy == 0 }
+        blockUntil("one call") { called.value == 6 && threads.busy == 0 }
         run(4)
-        await until("four calls") { called.value == 10 && threads.busy == 0 }
+        blockUntil("four calls") { called.value == 10 && threads.busy == 0 }
         #expect(script.asked == 5)
         run(5)
         #expect(script.asked == 6)
-        await until("the last calls") { called.value == 15 }
+        blockUntil("the last calls") { called.value == 15 }
     }
 
     @Test func `the cooperative pool is asked again and again while no thread starts`() async {

@@ -42,7 +42,7 @@ import Testing
 
     @Test func `T27 K29 C86 the path from a wake-up to the end of a release allocates nothing`() async throws {
         let source = CountingSource(warmingPasses: 2)
-        let manager = ResourceManager(source: source)
+        let manager = ResourceManager(source: source, policy: .patient)
         source.leaveOutGaps(of: manager)
         let cache = PurgeableCache<Int, [UInt8]>("cache", shardCount: 4, cost: { 2 * $1.count })
         for key in 0..<2000 { cache.insert(Array(repeating: 1, count: 100 << 10), forKey: key) }
@@ -61,7 +61,7 @@ import Testing
 
     @Test func `T27 K29 C86 the thread that notifies observers, listeners and admission members allocates nothing`() async throws {
         // The test has no host, whose log would add allocations to those of the library.
-        let manager = ResourceManager(source: ScriptedPressureSource()), parts = manager.parts
+        let manager = ResourceManager(source: ScriptedPressureSource(), policy: .patient), parts = manager.parts
         // The number of reports, and the allocation count after the previous report, both noted by the notifying
         // thread.
         let notified = Mutex((count: 0, before: UInt64(0), most: UInt64(0)))
@@ -95,7 +95,7 @@ import Testing
     @Test(.needsLinux) func `T27 K29 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
         // Each pass takes a measurement between volatile memory and the heap.
         let source = CountingSource(warmingPasses: 2, measurementsPerPass: 3)
-        let manager = ResourceManager(source: source)
+        let manager = ResourceManager(source: source, policy: .patient)
         source.leaveOutGaps(of: manager)
         let holders = (0..<3).map { FakeVolatile("\($0)", $0 == 0 ? .trivial : .cheap, mebibytes: 20_000) }
         for holder in holders { manager.register(holder) }
@@ -111,7 +111,7 @@ import Testing
         #expect(source.handAllocations == 0 && source.loopAllocations == 0)
 
         let calm = CountingSource(warmingPasses: 2)
-        let keeper = ResourceManager(source: calm)
+        let keeper = ResourceManager(source: calm, policy: .patient)
         calm.leaveOutGaps(of: keeper)
         for holder in holders.map({ _ in FakeVolatile(mebibytes: 20_000) }) { keeper.register(holder) }
         calm.script.push(

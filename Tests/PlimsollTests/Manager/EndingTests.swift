@@ -22,6 +22,11 @@ import Testing
         return (manager, PressureResponse(policy: policy, parts: manager.parts, source: source, time: clock.timekeeper))
     }
 
+    /// Waits for the end of the pass. The report comes last: entries leave the cache while the pass is under way.
+    private func untilPassEnds(_ manager: ResourceManager) async {
+        await until("the pass has ended") { manager.reports.contains { $0.action == .release } && cache.count <= 80 }
+    }
+
     /// Takes a turn in which memory is critical and `shortfall` bytes are to be released.
     private func turn(_ second: Int, _ response: inout PressureResponse, shortfall: ByteCount = .zero) {
         let reading = PressureReading(at: .seconds(second), limit: .gibibytes(1), usage: .mebibytes(1004), available: .mebibytes(20))
@@ -34,7 +39,7 @@ import Testing
         var (manager, response) = make()
         source.available = .mebibytes(20)
         turn(0, &response, shortfall: .mebibytes(20))
-        await until("the pass has ended") { source.wakes > 0 && cache.count <= 80 }
+        await untilPassEnds(manager)
         for second in 1...5 { turn(second, &response) }
         #expect(!manager.parts.inbox.isStopped && exits.count == 0)
         // Nothing is left to purge, so that ending the process is the only step.
@@ -48,7 +53,7 @@ import Testing
         var (manager, response) = make()
         (source.available, source.fall) = (.mebibytes(20), .zero)
         turn(0, &response, shortfall: .mebibytes(20))
-        await until("the pass has ended") { source.wakes > 0 && cache.count <= 80 }
+        await untilPassEnds(manager)
         turn(1, &response)
         #expect(!manager.parts.inbox.isStopped && cache.count > 0, "two seconds have not passed")
         turn(2, &response)
@@ -144,7 +149,7 @@ import Testing
 
     /// A source that gives the available memory at a second reading, and a fall of 50 MiB or less for each pass.
     private final class PassSource: PressureSource {
-        private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, wakes: 0, measurements: 0))
+        private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, measurements: 0))
 
         var available: ByteCount {
             get { state.withLock { $0.available } }
@@ -155,11 +160,10 @@ import Testing
             set { state.withLock { $0.fall = newValue } }
         }
         var reads: Int { state.withLock { $0.reads } }
-        var wakes: Int { state.withLock { $0.wakes } }
 
         var capabilities: Capabilities { ScriptedPressureSource().capabilities }
         var rings: Bool { true }
-        func wake() { state.withLock { $0.wakes += 1 } }
+        func wake() {}
         func wait(atMost limit: Duration) {}
         func read(at time: Duration) throws(PressureSourceError) -> PressureReading {
             let available = state.withLock { state in

@@ -140,7 +140,7 @@ import Testing
     @Test func `shutdown expires running tasks and refuses new ones`() async throws {
         let reasons = Mutex<[ExpirationReason]>([])
         let source = ScriptedPressureSource()
-        let manager = ResourceManager(source: source)
+        let manager = ResourceManager(source: source, policy: PressurePolicy(shutdownBudget: .seconds(600)))
         let running = Task { try await manager.run() }
         await source.waitUntilIdle()
         let task = manager.beginBackgroundTask("flush") { task, reason in

@@ -136,9 +136,15 @@ import Testing
 
 /// The sample of a cache's requests.
 @Suite struct CacheLearningTests {
-    private func cache() -> PurgeableCache<Int, Int> {
-        PurgeableCache("learning", limit: .mebibytes(1)) { _, value in value }
+    /// Returns a cache whose sample of the keys does not depend on chance.
+    private func cache<Value>(
+        limit: ByteCount? = nil, cost: @escaping @Sendable (Int, Value) -> Int
+    ) -> PurgeableCache<Int, Value> {
+        PurgeableCache(
+            "learning", limit: limit, lifetime: CacheLifetime(nil, nil, nil), time: .running, hashSeed: usualSeed(7), cost: cost)
     }
+
+    private func cache() -> PurgeableCache<Int, Int> { cache(limit: .mebibytes(1)) { _, value in value } }
 
     @Test func `a cache that does not learn samples nothing`() {
         let cache = cache()
@@ -172,7 +178,7 @@ import Testing
     }
 
     @Test func `borrowed values and objects are sampled as well`() {
-        let cache = PurgeableCache<Int, String>("learning") { _, _ in 100 }
+        let cache: PurgeableCache<Int, String> = cache { _, _ in 100 }
         cache.learn {}
         cache.insert("", forKey: -1)
         _ = cache.endRound(upTo: 10_000_000, at: .zero)

@@ -31,12 +31,14 @@ import Testing
 
     private static let steps: UInt8 = 40
 
-    /// Performs forty steps, each recorded. The name of the work and the number of steps done are the checkpoint.
-    private static func work(_ checkpoint: HandoffCheckpoint, _ name: String, _ ledger: Ledger) async throws {
+    /// Performs forty steps, each recorded. The name of the work and the number of steps done are the checkpoint. With
+    /// `waitsForStop` the work waits in the middle for the request to stop.
+    private static func work(_ checkpoint: HandoffCheckpoint, _ name: String, _ ledger: Ledger, waitsForStop: Bool = false) async throws {
         ledger.enter(name)
         defer { ledger.leave(name) }
         var done = checkpoint.start?.first ?? 0
         while done < steps {
+            if waitsForStop, done == steps / 2 { try await untilCancelled() }
             try Task.checkCancellation()
             poll(nil, 0, 1)
             await Task.yield()
@@ -68,13 +70,13 @@ import Testing
     private static func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource()) }
 
     /// Begins the works on one replica, and asks the replica to stop in the middle. Returns true for each work that is
-    /// handed off.
+    /// handed off. The last work cannot finish before the request to stop, even if the request comes late.
     private func begin(_ names: [String], on manager: ResourceManager, _ store: any TaskHandoff, _ ledger: Ledger) async throws -> [Bool] {
         try await withThrowingTaskGroup(of: Bool.self) { group in
             for name in names {
                 group.addTask {
                     try await manager.withBackgroundTask("export", handoff: store, from: [0] + Array(name.utf8), as: "first") { _, checkpoint in
-                        try await Self.work(checkpoint, name, ledger)
+                        try await Self.work(checkpoint, name, ledger, waitsForStop: name == names.last)
                     } == nil
                 }
             }
@@ -143,6 +145,8 @@ import Testing
     func `a server that hangs costs one time limit, then nothing, and is used again after recovery`() async throws {
         let server = try await PostgreSQLServer()
         var settings = PostgreSQLTimes.hasty
+        // Also the longest time that a request waits for the store's thread, which a busy machine may start late.
+        settings.statementTimeout = PostgreSQLTimes.patient.statementTimeout
         (settings.shortestPause, settings.longestPause) = (.seconds(3600), .seconds(3600))
         let store = server.store(TaskHandoffPolicy(), settings), other = server.store(TaskHandoffPolicy(), .hasty)
         await untilAnswer { (try? await other.census()) != nil }

@@ -1,5 +1,6 @@
 public import Foundation
 import Synchronization
+import Testing
 
 /// A server program that a test runs on loopback, or on a socket in the test's own directory.
 ///
@@ -41,8 +42,12 @@ public final class ServerProcess: Sendable {
     /// Ends the server at once, in any state, and returns after the end.
     public func kill() async { _ = await end(SIGKILL) }
 
-    /// Freezes the server, or thaws the server. A frozen server has connections and answers no request.
-    public func freeze(_ isFrozen: Bool) { signal(isFrozen ? SIGSTOP : SIGCONT) }
+    /// Freezes the server, or thaws the server. A frozen server has connections and answers no request. Returns from a
+    /// freeze when all threads of the server have stopped.
+    public func freeze(_ isFrozen: Bool) {
+        signal(isFrozen ? SIGSTOP : SIGCONT)
+        if isFrozen { child.withLock { $0 }.blockUntilStopped() }
+    }
 
     /// Sends a signal if the program runs, and does not wait.
     public func signal(_ signal: Int32) { _ = child.withLock { $0.signal(signal) } }
@@ -131,6 +136,20 @@ private final class Child: Sendable {
         state.withLock { state in
             guard case .running(let child, _) = state else { return false }
             return kill(child, signal) == 0
+        }
+    }
+
+    /// Blocks the calling thread until the program has stopped after `SIGSTOP`, or has ended. One thread of the program
+    /// receives the signal and stops the others, which go on until then.
+    func blockUntilStopped() {
+        blockUntil("the stop of the program") {
+            state.withLock { state in
+                guard case .running(let child, _) = state else { return true }
+                var info = siginfo_t()
+                // With WNOWAIT the kernel reports the stop until the program goes on.
+                let error = waitid(P_PID, id_t(child), &info, WSTOPPED | WNOHANG | WNOWAIT)
+                return error != 0 || info.si_signo == SIGCHLD
+            }
         }
     }
 
