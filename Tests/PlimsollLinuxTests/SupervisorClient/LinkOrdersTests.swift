@@ -10,6 +10,22 @@ import Testing
 
 /// A link's view of its service, and the messages that follow.
 @Suite struct LinkOrdersTests {
+    private func saveAgain(_ orders: LinkOrders) async {
+        let isDone = Mutex(false)
+        orders.saveAgain { isDone.withLock { $0 = true } }
+        await until("the state is saved again") { isDone.withLock { $0 } }
+    }
+
+    /// Expects another save, no report of saved state before its end, and the changed state in the store.
+    private func expectAnotherSave(_ orders: LinkOrders, _ store: MemoryStateStore) async throws {
+        let snapshot = orders.read()
+        #expect(snapshot.needsSave && snapshot.messages.contains(.saved(false)) && snapshot.messages.contains(.state(.background)), "\(snapshot)")
+        await saveAgain(orders)
+        let last = orders.read()
+        #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
+        #expect(try store.read("state")?.last == 7)
+    }
+
     @Test(arguments: [false, true])
     func `C43 T33 a background task that ends between two polls causes a save before the report, until the service comes back`(isOfScene: Bool)
         async throws
@@ -32,14 +48,7 @@ import Testing
         #expect(try store.read("state")?.last == 0)
         work.withLock { $0 = 7 }
         task.end()
-        let snapshot = orders.read()
-        #expect(snapshot.needsSave && snapshot.messages.contains(.saved(false)) && snapshot.messages.contains(.state(.background)), "\(snapshot)")
-        let isDone = Mutex(false)
-        orders.saveAgain { isDone.withLock { $0 = true } }
-        await until("the state is saved again") { isDone.withLock { $0 } }
-        let last = orders.read()
-        #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
-        #expect(try store.read("state")?.last == 7)
+        try await expectAnotherSave(orders, store)
         // Found by the simulation, seed 313: a task that began and ended between two polls changed saved state.
         let atBegin = Mutex<[ChildMessage]>([])
         let begins = manager.onWork { atBegin.withLock { $0 = orders.read().messages } }
@@ -50,9 +59,7 @@ import Testing
         #expect(told.contains(.saved(false)) && told.contains { if case .tasks(1, _) = $0 { true } else { false } }, "\(told)")
         next.end()
         #expect(orders.read().needsSave)
-        isDone.withLock { $0 = false }
-        orders.saveAgain { isDone.withLock { $0 = true } }
-        await until("the state is saved again") { isDone.withLock { $0 } }
+        await saveAgain(orders)
         #expect(orders.read().messages.contains(.saved(true)))
         // Found by the simulation, seed 34: a unit that came back was killed on the strength of that message.
         let onTheWay = Mutex<[ChildMessage]>([])
@@ -92,14 +99,7 @@ import Testing
         let told = onTheWay.withLock { $0 }
         #expect(told.contains(.saved(false)) && told.contains(.state(.background)), "\(told)")
         #expect(try store.read("state")?.last == 0)
-        let snapshot = orders.read()
-        #expect(snapshot.needsSave && snapshot.messages.contains(.saved(false)) && snapshot.messages.contains(.state(.background)), "\(snapshot)")
-        let isDone = Mutex(false)
-        orders.saveAgain { isDone.withLock { $0 = true } }
-        await until("the state is saved again") { isDone.withLock { $0 } }
-        let last = orders.read()
-        #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
-        #expect(try store.read("state")?.last == 7)
+        try await expectAnotherSave(orders, store)
     }
 
     @Test(arguments: [EAGAIN, ECONNREFUSED])
