@@ -187,7 +187,8 @@ bool heap_find_chunk(plimsoll_census *heap, uint64_t address, uint64_t *size) {
     if (!heap_read(heap, address - HEADER, header, sizeof header)) return false;
     *size = header[1] & ~(uint64_t)FLAGS;
     if ((header[1] & FLAGS) == IS_MAPPED && address % PAGE == HEADER && header[0] == 0) {
-        if (*size % PAGE || *size > region->end - (address - HEADER)) return false;
+        // Any page may begin with these two words, also without a size.
+        if (*size < PAGE || *size % PAGE || *size > region->end - (address - HEADER)) return false;
         *size -= HEADER;
         return true;
     }
@@ -203,7 +204,7 @@ static void vote(plimsoll_census *heap, uint64_t address, uint64_t size, const u
     uint64_t next = word(head, 0) ^ address >> 12, mark = word(head, 8);
     heap->totals.unnamed_bytes += size;
     // The mark is random: few addresses and numbers are that large.
-    if (mark >> 47 == 0 || next % 16) return;
+    if (mark >> ADDRESS_BITS == 0 || next % 16) return;
     const struct region *region = next ? heap_region(heap, next) : NULL;
     if (next && !(region && region->is_anonymous)) return;
     if (heap->key_votes == 0) heap->key_candidate = mark;

@@ -28,6 +28,8 @@ enum {
     MAX_NOTES = 8192,
     /// Bytes at the start of a block that tell its type and its elements.
     HEAD = 64,
+    /// Bits of an address. x86-64 gives a process 47 of them; on arm64 programs lie above the first 47.
+    ADDRESS_BITS = 48,
 };
 
 // A sanitizer has a malloc of its own, and terabytes of shadow memory.

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 enum {
-    ADDRESS_BITS = 48,
     // A record: flags, address, size; then, for a slab, a bit for each block that is free.
     RECORD = 128,
     FREE_BITS = 64,

@@ -184,7 +184,7 @@ static bool is_reference_count(uint64_t bits) {
     enum { MANY = 1 << 24 };
     if (bits >> 62 == 3) {
         uint64_t side_table = (bits & ~(3ull << 62)) << 3;
-        return side_table && side_table >> 47 == 0;
+        return side_table && side_table >> ADDRESS_BITS == 0;
     }
     uint64_t unowned = bits >> 1 & 0x7fffffff, strong = bits >> 33;
     bool is_deinitializing = bits >> 32 & 1;
@@ -203,7 +203,7 @@ static bool fits(const plimsoll_census *heap, const struct plimsoll_census_type 
 
 struct plimsoll_census_type *heap_type_of(plimsoll_census *heap, const unsigned char *head, uint64_t room) {
     uint64_t metadata = word(head, 0);
-    if (metadata % 8 || metadata < PAGE || metadata >> 47) return NULL;
+    if (metadata % 8 || metadata < PAGE || metadata >> ADDRESS_BITS) return NULL;
     bool is_counted = is_reference_count(word(head, 8));
     // Under a scan only a reference count tells an object from a word that looks like one.
     if (!is_counted && room == 0) return NULL;

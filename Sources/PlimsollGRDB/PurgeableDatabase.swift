@@ -7,12 +7,13 @@ import Synchronization
 /// The limit of the page cache, shared by all connections of a database.
 ///
 /// Each SQLite connection has a cache of its own, so each connection gets a part. If the limit is set on the
-/// configuration before the database is opened, the readers of a pool use the limit too.
+/// configuration before the database is opened, the readers of a pool use the limit too. A queue has one connection,
+/// which gets the whole limit from the time at which its `PurgeableDatabase` is made.
 public final class DatabaseCacheLimit: Sendable {
-    // Relaxed: a single number, read when a connection is opened.
+    // Relaxed: single numbers, read when a connection is opened.
     private let bytes: Atomic<Int>
+    private let connections: Atomic<Int>
     let full: ByteCount
-    private let connections: Int
 
     /// Creates a limit and adds the limit to `configuration`.
     ///
@@ -22,7 +23,8 @@ public final class DatabaseCacheLimit: Sendable {
     public init(_ limit: ByteCount, for configuration: inout Configuration) {
         full = limit
         bytes = Atomic(max(0, limit.bytes))
-        connections = 1 + configuration.maximumReaderCount
+        // A configuration does not tell a pool from a queue.
+        connections = Atomic(1 + configuration.maximumReaderCount)
         configuration.prepareDatabase { [self] database in try apply(to: database) }
     }
 
@@ -31,9 +33,13 @@ public final class DatabaseCacheLimit: Sendable {
 
     func set(_ limit: ByteCount) { bytes.store(max(0, limit.bytes), ordering: .relaxed) }
 
+    /// Gives the whole limit to one connection.
+    func setSingle() { connections.store(1, ordering: .relaxed) }
+
     /// Sets the page cache of one connection. A negative `cache_size` is a number of kibibytes.
     func apply(to database: Database) throws {
-        try database.execute(sql: "PRAGMA cache_size = -\(max(16, current.bytes / connections / 1024))")
+        let part = current.bytes / connections.load(ordering: .relaxed)
+        try database.execute(sql: "PRAGMA cache_size = -\(max(16, part / 1024))")
     }
 }
 
@@ -78,6 +84,10 @@ public final class PurgeableDatabase: Purgeable {
         (self.database, self.name, self.limit, self.rebuildCost) = (database, name, limit, rebuildCost)
         pool = database as? DatabasePool
         if pool != nil { Self.others.withLock { $0.pools += 1 } }
+        if let limit, database is DatabaseQueue {
+            limit.setSingle()
+            database.asyncWriteWithoutTransaction { try? limit.apply(to: $0) }
+        }
         measure(nil)
     }
 

@@ -11,7 +11,8 @@ public import Plimsoll
 ///
 /// A request above its limit is cancelled and answered 413. A request that the rung
 /// `PressureAction.cancelLargestRequest(above:)` cancels is answered 503 with `Retry-After`. The name of the budget is
-/// the method and the pattern of the route. Buffers of the request's body count as they arrive.
+/// the method and the pattern of the route. Buffers of the request's body count as they arrive. Parts of a streamed
+/// answer count until the connection has them, so an answer may be longer than the limit.
 ///
 /// Add the middleware behind `LoadSheddingMiddleware`, and before any middleware that allocates. A response whose body
 /// has begun ends with the error instead of a status, at its next write.
@@ -78,7 +79,8 @@ public struct MemoryBudgetMiddleware<Context: RequestContext>: RouterMiddleware 
             body: ResponseBody { writer in
                 defer { scope.end() }
                 // Only the call below uses this writer.
-                nonisolated(unsafe) let checked = CheckedWriter(base: writer, budget: scope.budget)
+                nonisolated(unsafe) let checked = CheckedWriter(
+                    base: writer, budget: scope.budget, heldBefore: scope.budget.held)
                 try await scope.budget.runInPlace { try await body.write(checked) }
             })
     }
@@ -94,14 +96,21 @@ public struct MemoryBudgetMiddleware<Context: RequestContext>: RouterMiddleware 
     }
 }
 
-/// A writer that ends a response whose request was told to end.
+/// A writer that ends a response whose request was told to end, and credits the parts that the connection has.
 private struct CheckedWriter: ResponseBodyWriter {
     var base: any ResponseBodyWriter
     let budget: MemoryBudget
+    /// Bytes held when the body began.
+    let heldBefore: ByteCount
 
     @concurrent mutating func write(_ buffer: ByteBuffer) async throws {
         try budget.check()
         try await base.write(buffer)
+        // The event loop frees the part, where the allocator does not count for the budget. NIO rounds storage up to a
+        // power of two, and a slice shares a larger one. No more than the body has added, as a part may come from a
+        // cache.
+        let part = ByteCount(min(buffer.storageCapacity, 2 * buffer.readableBytes))
+        budget.credit(min(part, budget.live - heldBefore))
     }
 
     @concurrent consuming func finish(_ trailingHeaders: HTTPFields?) async throws {

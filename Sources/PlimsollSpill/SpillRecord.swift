@@ -28,18 +28,25 @@ struct SpillRecord {
     /// Authentication key: any party with this key can write records.
     var secret: [UInt8]
 
-    /// Returns the record of a value that stays valid for `left` from `now` on, the time since 1970. Returns nil if the
-    /// library for authentication reports an error.
+    /// Returns the record of a value that stays valid for `left` from `now` on, the time since 1970. Returns nil if key
+    /// or value has 4 GiB or more, or if the library for authentication reports an error.
     func bytes(_ key: [UInt8], _ value: [UInt8], _ left: TimeLeft, at now: Duration) -> [UInt8]? {
+        guard let header = header(key.count, value.count, left, at: now) else { return nil }
         let body = key + value
+        guard let code = Self.code(secret, prefix, header[...], body[...]) else { return nil }
+        return header + code + body
+    }
+
+    /// Returns the header of a record up to the code; nil if a length does not fit 32 bits.
+    func header(_ keyCount: Int, _ valueCount: Int, _ left: TimeLeft, at now: Duration) -> [UInt8]? {
+        guard let keyCount = UInt32(exactly: keyCount), let valueCount = UInt32(exactly: valueCount) else { return nil }
         var header = Self.mark + [Self.format]
         Self.append(version, to: &header)
         Self.append(generation, to: &header)
-        Self.append(UInt32(key.count), to: &header)
-        Self.append(UInt32(value.count), to: &header)
+        Self.append(keyCount, to: &header)
+        Self.append(valueCount, to: &header)
         for time in [now, left.toLive, left.toIdle] { Self.append(time?.inNanoseconds ?? .max, to: &header) }
-        guard let code = Self.code(secret, prefix, header[...], body[...]) else { return nil }
-        return header + code + body
+        return header
     }
 
     /// Returns the value in `bytes`, with the time left at `now`, the time since 1970; `nil` if the value is no longer

@@ -135,10 +135,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     /// - Returns: The result of the cache's `insert`.
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
-        engine.change(key) {
-            cache.revokeLoad(of: key)
-            return cache.insert(value, forKey: key, tags: tags, timeToLive: timeToLive)
-        }
+        engine.change(key) { cache.insert(value, forKey: key, tags: tags, timeToLive: timeToLive) }
     }
 
     /// Removes the value under `key` from the cache and from the store.

@@ -143,7 +143,7 @@ public final class MemoryTaskHandoff: TaskHandoff {
 
     public func setAside(most: Int) async throws(TaskHandoffError) -> [HandedOffTask] {
         try with { state throws(TaskHandoffError) in
-            state.rows.values.filter(\.isSetAside).sorted { $0.number < $1.number }.prefix(most).map { row in
+            state.rows.values.filter(\.isSetAside).sorted { $0.number < $1.number }.prefix(max(0, most)).map { row in
                 var work = row.work
                 work.problem = work.problem ?? "taken \(work.attempts) times and never ended"
                 return work

@@ -212,6 +212,18 @@ struct HeapCensusTests {
         }
     }
 
+    @Test func `a page that begins like a mapped chunk without a size is no block`() async {
+        // In a process of its own: a size out of range would end the process.
+        await #expect(processExitsWith: .success) {
+            let page = mmap(nil, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+            guard let page, page != MAP_FAILED else { exit(2) }
+            // Glibc's flag of a chunk that is a mapping of its own.
+            page.storeBytes(of: 2, toByteOffset: 8, as: UInt64.self)
+            let word = UInt64(UInt(bitPattern: page)) + 16
+            exit(HeapCensus.bytes(reachedFrom: [[word]], atMost: 1000) == [0] ? 0 : 3)
+        }
+    }
+
     @Test func `the census checks its test objects, and leaves them out of the result`() async throws {
         let whole = try await census()
         #expect(!whole.rows.contains { $0.name.contains("HeapCanary") })

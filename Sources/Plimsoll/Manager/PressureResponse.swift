@@ -237,6 +237,7 @@ struct PressureResponse {
 
     /// Lets purgeables without a meter grow again.
     private mutating func lift(_ assessment: PressureAssessment) {
+        if parts.purger.takeLeftRestriction() { isRestricted = true }
         guard isRestricted, !governor.isRunning, ramp.isFull else { return }
         isRestricted = false
         parts.purger.post(.init(report: report(.release, assessment), includesPrecious: false, lifts: true))
@@ -247,6 +248,8 @@ struct PressureResponse {
         if let name = parts.purgeWorker.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {
             governor.abandoned()
             parts.keeper.abandoned()
+            // The run given up may have been lifting restrictions.
+            isRestricted = true
             overran(.release, name, assessment)
         }
         if let name = parts.deliveryWorker.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {

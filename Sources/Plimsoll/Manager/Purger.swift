@@ -22,6 +22,8 @@ final class Purger: Sendable {
         var heap = HeapGiveBack()
         /// True once a pass may have restricted a purgeable.
         var hasRestricted = false
+        /// True if a purgeable inside another call kept its restriction when the others' were lifted.
+        var hasLeftRestriction = false
         /// True once the manager has ended: no pass restricts a purgeable any more.
         var hasEnded = false
     }
@@ -64,7 +66,12 @@ final class Purger: Sendable {
     func run(_ turn: Worker.Turn, done: (ActionReport) -> Void) -> Bool {
         let request = state.withLock { exchange(&$0.request, nil) }
         guard let request else { return true }
-        if request.lifts { return restrictAll(turn, lift: true) }
+        if request.lifts {
+            guard restrictAll(turn, lift: true) else { return false }
+            let isLeft = registry.snapshot.contains { $0.isRestricted && !$0.gate.isClosed }
+            if isLeft { state.withLock { $0.hasLeftRestriction = true } }
+            return true
+        }
 
         var report = request.report
         report.before = source.footprint()
@@ -125,6 +132,9 @@ final class Purger: Sendable {
     }
 
     private var hasEnded: Bool { state.withLock { $0.hasEnded } }
+
+    /// Returns true if restrictions were lifted since the last call, and one had to be left.
+    func takeLeftRestriction() -> Bool { state.withLock { exchange(&$0.hasLeftRestriction, false) } }
 
     /// Ends restricting, also by a pass under way. Returns true if `liftAll` may have restrictions to lift.
     func end() -> Bool {

@@ -36,6 +36,7 @@ package struct PressureAssessor: Sendable {
     /// Judges `reading`. Pass readings in order of time; one out of order is judged without history.
     package mutating func assess(_ reading: PressureReading) -> PressureAssessment {
         forgetAfterGap(before: reading)
+        forgetGrowth(before: reading)
         surge.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
         burst.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
         stall.add(reading.stall?.some, at: reading.at)
@@ -63,6 +64,14 @@ package struct PressureAssessor: Sendable {
             previous = nil
             (lastSupported, lastTight) = (reading.at, reading.at)
         }
+    }
+
+    /// Forgets growth where the limit has changed. Another group may have the tightest limit now, and the difference
+    /// between the memory of two groups is no growth.
+    private mutating func forgetGrowth(before reading: PressureReading) {
+        guard let last = previous?.limit, let limit = reading.limit, limit != last else { return }
+        surge = GrowthMeter()
+        burst.restart()
     }
 
     /// Judges this reading alone.

@@ -81,12 +81,27 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
         {
             return "margins are shares of the limit, in 0...1"
         }
-        if fallFactor < 1 { return "fallFactor is \(fallFactor); below 1 a level would fall before it rose" }
+        if min(warningMargin.atMost, criticalMargin.atMost, growthFloor.atMost) < .zero {
+            return "margins are amounts of memory; atMost must not be negative"
+        }
+        // Each of these comparisons is false for a value that is not a number.
+        if !(fallFactor >= 1 && fallFactor < .infinity) {
+            return
+                "fallFactor is \(fallFactor); allowed is 1 and more, and finite: below 1 a level would fall before it rose"
+        }
+        // The critical margin is no larger.
+        if warningMargin.atMost == .max, warningMargin.share * fallFactor >= 1 {
+            return
+                "fallFactor \(fallFactor) times warningMargin \(warningMargin.share) is at least the limit, so a level would never fall; lower one, or set atMost"
+        }
+        if min(fallHold, recoveryHold, announcementRest) < .zero {
+            return "fallHold, recoveryHold and announcementRest are times, and must not be negative"
+        }
         if burstHalfLife < .seconds(1) { return "burstHalfLife is \(burstHalfLife); allowed is a second and more" }
         if !(0...1).contains(burstReserve) {
             return "burstReserve is \(burstReserve), a share of the limit; allowed is 0 to 1"
         }
-        if stallWarning <= 0 || stallCritical < stallWarning {
+        if !(stallWarning > 0 && stallCritical >= stallWarning) {
             return "stall shares must satisfy 0 < stallWarning <= stallCritical"
         }
         return nil

@@ -42,7 +42,12 @@ package final class BackgroundScope: Sendable {
             await handler(reason)
             handled()
         }
-        state.withLock { $0.handler = task }
+        let isLate = state.withLock { state in
+            state.handler = task
+            return state.isHandled
+        }
+        // The scope was given up before the handler was set. A handler that has ended meanwhile notices nothing.
+        if isLate { task.cancel() }
     }
 
     private func expiry() async -> ExpirationReason? {

@@ -178,22 +178,24 @@ extension BackgroundTaskRegistry {
         var next = ask(grace)
         var waits = allowsOwnEnd && awaitOwnEnd(before: deadline) { parker.unpark() }
         if !waits { expire(reason, within: grace) { outcome.set($0) } }
-        // An alarm gives up the remaining tasks. If the alarm fails to come, this thread gives them up, and returns
-        // in any case. A freeze counts no more than the pause during which the freeze occurred.
-        var waited = Duration.zero
+        // An alarm gives up the remaining tasks. If the alarm fails to come, this thread gives them up. If another
+        // thread is giving them up, that thread sets the names soon, and calls no application code before. A freeze
+        // counts no more than the pause during which the freeze occurred.
+        var waited = Duration.zero, hasGivenUp = false
         while true {
-            if waits, !isInOwnTime || !hasLiveTasks {
+            let isLate = waited > grace + Self.patience || heartbeat.running > deadline + Self.patience
+            if waits, isLate || !isInOwnTime || !hasLiveTasks {
                 waits = false
                 endOwnTime()
                 expire(reason, within: max(.zero, deadline - heartbeat.running)) { outcome.set($0) }
             }
+            if isLate, !hasGivenUp, outcome.names == nil {
+                hasGivenUp = true
+                _ = giveUpStragglers()
+            }
             if let names = outcome.names { return names }
             if let due = next, heartbeat.running >= due { next = ask(deadline - heartbeat.running) }
             waited += alarms.wait(on: parker, atMost: Self.leastPause)
-            if waited > grace + Self.patience || heartbeat.running > deadline + Self.patience {
-                let names = giveUpStragglers()
-                return outcome.names ?? names
-            }
         }
     }
 

@@ -113,10 +113,19 @@ package struct Division: Sendable {
         let costs = programme.costs
         // Memory that saves nothing more is left where it is cheapest to have: in the fewest units of least cost.
         guard let used = costs.indices.filter({ costs[$0] < .infinity }).min(by: { costs[$0] < costs[$1] }) else {
-            return holders.map { _ in budget / max(1, holders.count) }
+            return leasts(holders, budget: budget, dividesRest: true)
         }
         let shares = programme.choice(using: used).map { $0 * unit }
         return spread(budget - shares.reduce(0, +), over: shares, holders)
+    }
+
+    /// Returns the least share of each holder; no more than equal shares where the least shares do not fit.
+    ///
+    /// - Parameter dividesRest: true to add the memory left in equal parts.
+    private static func leasts(_ holders: [Holder], budget: Int, dividesRest: Bool) -> [Int] {
+        let count = max(1, holders.count), left = budget - holders.reduce(0) { $0 + $1.least }
+        guard left >= 0 else { return holders.map { dividesRest ? budget / count : min($0.least, budget / count) } }
+        return holders.map { min($0.most, $0.least + (dividesRest ? left / count : 0)) }
     }
 
     /// The most holders that the programme divides for. More would get few units each.
@@ -167,7 +176,7 @@ package struct Division: Sendable {
     /// Returns shares whose cost is nearly the least: memory goes where each byte saves most, along the lower convex
     /// hulls of the curves. A piece that does not fit is passed over, since half of a loop saves nothing.
     private static func bestOfMany(_ holders: [Holder], budget: Int) -> [Int] {
-        var shares = holders.map { min($0.least, budget / max(1, holders.count)) }
+        var shares = leasts(holders, budget: budget, dividesRest: false)
         var left = budget - shares.reduce(0, +)
         for piece in pieces(holders, from: shares, upTo: budget) where piece.bytes <= left {
             shares[piece.holder] += piece.bytes

@@ -74,6 +74,8 @@ struct AdminSockets {
 
     private func candidates() -> [String] {
         var seen: Set<String> = []
-        return places().flatMap { $0.list() }.sorted().filter { seen.insert($0).inserted }
+        // A variable may end with a slash, and one socket must not count as two.
+        let paths = places().flatMap { $0.list() }.map { $0.replacing("//", with: "/") }
+        return paths.sorted().filter { seen.insert($0).inserted }
     }
 }

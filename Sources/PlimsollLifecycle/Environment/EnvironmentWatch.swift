@@ -23,6 +23,9 @@ final class EnvironmentWatch: Sendable {
         /// began earlier and ends later is out of date.
         var begun = 0, used = 0
         var failures = 0
+        /// Number of the failed reading whose retry is awaited; `nil` if none is. At most one retry is awaited, however
+        /// many readings fail meanwhile.
+        var retried: Int?
     }
 
     private let state = Mutex<[EnvironmentChange.Kind: Interest]>([:])
@@ -159,11 +162,14 @@ final class EnvironmentWatch: Sendable {
             guard var interest = state[kind], begun > interest.used else { return (false, nil) }
             defer { state[kind] = interest }
             guard let value else {
+                guard interest.retried == nil else { return (false, nil) }
+                interest.retried = begun
                 interest.failures += 1
                 return (false, .seconds(1 << min(interest.failures - 1, 6)))
             }
             interest.used = begun
             interest.failures = 0
+            interest.retried = nil
             let (before, events) = (interest.reading, interest.events)
             interest.reading = value
             interest.events = 0
@@ -177,7 +183,17 @@ final class EnvironmentWatch: Sendable {
             return (true, nil)
         }
         if hasChanged { onChanged() }
-        if let retry { alarms.set(.timer, after: retry) { [weak self] in self?.readSoon(kind) } }
+        if let retry { alarms.set(.timer, after: retry) { [weak self] in self?.retry(kind, begun) } }
+    }
+
+    /// Reads `kind` again, unless a reading has succeeded since the one of that number.
+    private func retry(_ kind: EnvironmentChange.Kind, _ number: Int) {
+        let isAwaited = state.withLock { state in
+            guard state[kind]?.retried == number else { return false }
+            state[kind]?.retried = nil
+            return true
+        }
+        if isAwaited { readSoon(kind) }
     }
 
     /// The signals that the source listens to, and by which means.

@@ -50,6 +50,8 @@ public final class ExclusiveResource: Sendable {
         var wasHeld = false
         /// True if the way to the background came during an acquisition. What is acquired then is released at once.
         var isAbandoned = false
+        /// True if the release under way was late on an earlier way to the background.
+        var isLate = false
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -219,7 +221,7 @@ public final class ExclusiveResource: Sendable {
             isTooLate = context?.isClosed == true
             guard !isTooLate else { return nil }
             guard state.phase == .released || state.phase == .held && hasExpired(state) else { return nil }
-            state.phase = .acquiring
+            (state.phase, state.isLate) = (.acquiring, false)
             // The epoch rises at once, so that a freeze during the acquisition makes the resource being acquired
             // stale too.
             state.epoch += 1
@@ -257,7 +259,7 @@ public final class ExclusiveResource: Sendable {
         state.withLock { state in
             switch state.phase {
             case .held:
-                state.wasHeld = true
+                (state.wasHeld, state.isLate) = (true, false)
                 // A lease that has run out may already belong to another process.
                 guard !hasExpired(state) else {
                     state.phase = .released
@@ -335,6 +337,15 @@ public final class ExclusiveResource: Sendable {
         for continuation in waiting ?? [] { continuation.resume() }
         return waiting != nil
     }
+
+    /// Records that a way to the background ends before the release or the forced close does.
+    func markLate() { state.withLock { if Self.isReleasing($0.phase) { $0.isLate = true } } }
+
+    /// True while a release or a forced close hangs that was late on an earlier way to the background. The task that
+    /// began the release also completes it.
+    var hangs: Bool { state.withLock { $0.isLate && Self.isReleasing($0.phase) } }
+
+    private static func isReleasing(_ phase: Phase) -> Bool { [.draining, .releasing, .stuck].contains(phase) }
 
     func forced() { _ = advance(state.withLock { $0.turn }, from: .stuck, to: .released) }
 

@@ -64,7 +64,8 @@ public final class ExclusiveResources: Sendable {
     // MARK: To the background
 
     /// Releases all resources, dependents first, within `budget` of running time. Resources not released by then are
-    /// closed by force and named.
+    /// closed by force and named. A resource whose release still hangs from an earlier call is named at once, and
+    /// neither waited for nor released again.
     ///
     /// From this call on, no resource may be used or acquired. Blocks, slightly longer than `budget` if a resource
     /// takes the whole budget.
@@ -74,8 +75,17 @@ public final class ExclusiveResources: Sendable {
         context.setClosed(true)
         var report = ExclusiveReport(step: .release)
         var late: [(ExclusiveResource, UInt64)] = []
+        var hanging: [ExclusiveResource] = []
         for wave in ReleaseOrder.waves(of: resources.withLock { $0 }) {
-            let turns = wave.compactMap { resource in resource.beginRelease().map { (resource, $0) } }
+            var turns: [(ExclusiveResource, UInt64)] = []
+            for resource in wave {
+                if resource.hangs {
+                    report.overran.append(resource.name)
+                    hanging.append(resource)
+                } else if let turn = resource.beginRelease() {
+                    turns.append((resource, turn))
+                }
+            }
             let context = context
             let bodies = turns.map { resource, turn -> BoundedCalls.Body in
                 { try await resource.release(turn) { max(.zero, deadline - context.running) } }
@@ -91,13 +101,15 @@ public final class ExclusiveResources: Sendable {
                 if outcome != .done { late.append((resource, turn)) }
             }
         }
-        force(late, &report)
+        force(late)
+        for (resource, _) in late { resource.markLate() }
+        report.stillHeld = (late.map(\.0) + hanging).filter(\.isHeld).map(\.name)
         report.took = context.running - began
         note(report)
         return report
     }
 
-    private func force(_ late: [(ExclusiveResource, UInt64)], _ report: inout ExclusiveReport) {
+    private func force(_ late: [(ExclusiveResource, UInt64)]) {
         // Skip resources that were released meanwhile or failed only in draining, and those that only their own code
         // can close.
         let forced = late.filter { $0.forceBody != nil && $0.beginForce($1) }.map(\.0)
@@ -111,7 +123,6 @@ public final class ExclusiveResources: Sendable {
             }
         }
         _ = BoundedCalls.run(blocking: bodies, within: Self.forceBudget, alarms: alarms, threads: threads)
-        report.stillHeld = late.map(\.0).filter(\.isHeld).map(\.name)
     }
 
     // MARK: Back

@@ -268,6 +268,11 @@ public final class Secret: Sendable {
     /// True if a wipe was requested but waits for a reader to leave.
     var isInUse: Bool { ForkGuard.isProcess(process) && state.withLock { $0.isCondemned } }
 
+    /// True unless the bytes are erased; also true while a wipe waits for a reader, and during a refill.
+    fileprivate var mayHoldBytes: Bool {
+        ForkGuard.isProcess(process) && state.withLock { $0.isFilled || $0.isFilling }
+    }
+
     /// The address of the bytes. For tests.
     package var address: UnsafeRawPointer { UnsafeRawPointer(slot.start) }
 }
@@ -307,12 +312,12 @@ final class SecretRegistry: Sendable {
 
     var all: [Secret] { state.withLock { $0.secrets.compactMap(\.secret) } }
 
-    /// Wipes the secrets that match.
+    /// Wipes the secrets that match, with those for which an earlier wipe still waits.
     ///
     /// - Parameter parker: unparked for each secret that is erased later.
     /// - Returns: the secrets that had contents, and those of them still in use.
     func wipe(notifying parker: Parker? = nil, where matches: (Secret) -> Bool) -> (wiped: [Secret], inUse: [Secret]) {
-        let full = all.filter { !$0.isWiped && matches($0) }
+        let full = all.filter { $0.mayHoldBytes && matches($0) }
         let inUse = full.filter { !$0.wipe(notifying: parker) }
         return (full, inUse)
     }

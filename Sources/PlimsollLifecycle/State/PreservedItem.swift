@@ -27,6 +27,8 @@ final class PreservedItem: Sendable {
         var pendingBytes = 0
         /// True if the store holds no whole state that changes could be appended to.
         var needsWhole = true
+        /// True if a change was recorded, and dropped, before the store was found to hold a whole state.
+        var hasDropped = false
         /// The hash of the whole state in the store; `nil` if changes were appended.
         var lastHash: Int?
         /// The reason to set aside the stored bytes before the next save.
@@ -146,7 +148,8 @@ final class PreservedItem: Sendable {
         guard wasCalled else { return .none }
         if let failure { return startClean("restoring failed: \(failure)") }
         state.withLock { state in
-            state.needsWhole = version != self.version
+            // A change that came during the restoring is in no record: only the whole state has the change.
+            state.needsWhole = version != self.version || state.hasDropped
             state.lastHash = changes.isEmpty && version == self.version ? PreservedState.hash(base) : nil
         }
         return .restored
@@ -168,7 +171,10 @@ final class PreservedItem: Sendable {
     func record(_ delta: [UInt8]) {
         guard takesChanges else { return }
         let dropped: [[UInt8]] = state.withLock { state in
-            guard !state.needsWhole else { return [] }
+            guard !state.needsWhole else {
+                state.hasDropped = true
+                return []
+            }
             state.pending.append(delta)
             state.pendingBytes += delta.count
             guard state.pendingBytes > Self.mostPending else { return [] }

@@ -36,6 +36,9 @@ final class LimitLevel {
         statFile = KernelFile(directory + "/memory.stat", kernel, buffer)
     }
 
+    /// True if another group has taken the place of the one that was opened.
+    var isReplaced: Bool { maximumFile.hasLostGroup || usageFile.hasLostGroup }
+
     /// The tighter of the two limits.
     var limit: Int { min(maximum, high) }
     var isFinite: Bool { limit != KernelText.unlimited }
@@ -48,14 +51,14 @@ final class LimitLevel {
         high < maximum && (maximum == KernelText.unlimited || maximum - high >= min(maximum / 10, 32 << 20))
     }
 
-    /// Reads the limits again. Returns false if the group can't be read: it was removed.
+    /// Reads the limits again. Returns false if the group was removed, even if another group has the path by now.
     func readLimits(total: Int) -> Bool {
         guard let maximum = maximumFile.read(KernelText.limit) else { return false }
         self.maximum = maximum > total ? KernelText.unlimited : maximum
         // A kernel from before memory.high, or a masked file, has no such limit.
         let high = highFile?.read(KernelText.limit) ?? KernelText.unlimited
         self.high = high > total ? KernelText.unlimited : high
-        return true
+        return !isReplaced
     }
 
     /// Returns the bytes charged here and below, page cache included; `nil` if they can't be read.

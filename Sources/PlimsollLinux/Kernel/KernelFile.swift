@@ -16,6 +16,9 @@ final class KernelFile {
     private(set) var file: Int32 = -1
     /// The error of the last read; `nil` on success.
     private(set) var failure: KernelError?
+    /// True once a read has found that the group was removed (`ENODEV`), even if the path leads to another group by
+    /// now. Watches and events of the removed group are gone.
+    private(set) var hasLostGroup = false
 
     private let kernel: any Kernel
     private let buffer: TextBuffer
@@ -56,6 +59,7 @@ final class KernelFile {
             let count = kernel.read(file, from: 0, into: buffer.bytes)
             guard count >= 0 else {
                 failure = KernelError(number: Int32(clamping: -count))
+                if count == -Int(ENODEV) { hasLostGroup = true }
                 close()
                 continue
             }

@@ -6,7 +6,7 @@ extension CgroupReader {
     func read(at now: Duration) throws(PressureSourceError) -> PressureReading {
         self.now = now
         if limitsReadAt.isDue(after: limitInterval, at: now) {
-            if readMembership() != membership { isLost = true }
+            if readMembership() != membership || chain.hasNewLevel() { isLost = true }
             readLimits()
         }
         if isLost, lookup.isOver(at: now) { lookUp() }
@@ -59,6 +59,8 @@ extension CgroupReader {
                 isLost = true
                 continue
             }
+            // The numbers are those of another group at the same path, and the event sources belong to the former one.
+            if level.isReplaced { isLost = true }
             let growthFloor = options.thresholds.growthFloor.below(ByteCount(level.limit)).bytes
             available = min(available, level.available(usage: usage, growthFloor: growthFloor, at: now))
             let levelFree = max(0, level.limit - usage)
@@ -107,10 +109,11 @@ extension CgroupReader {
 
     /// Tells the loop if the kernel itself sends an event before memory is short. That is an eventfd threshold still
     /// ahead, or memory.high throttling, which reports at once. Neither helps where page cache has taken usage past the
-    /// threshold, or for another limit or the machine. So these must have twice as much free memory.
+    /// threshold, or for another limit or the machine. So these must have twice as much free memory. Where a group is
+    /// gone, nothing is known of the events.
     private func updateRings(_ reading: PressureReading) {
         var rings = false
-        if let tightest, let limit = reading.limit, reading.boundary != .machine {
+        if !isLost, let tightest, let limit = reading.limit, reading.boundary != .machine {
             let free = max(0, (limit - reading.usage).bytes)
             let isGroupShortest = min(machineMemory?.available ?? KernelText.unlimited, otherFree) / 2 >= free
             let isThresholdAhead = thresholds?.warningUsage.map { reading.usage.bytes < $0 } ?? false

@@ -10,6 +10,8 @@ package final class AdminClient {
     package let process: Int32
     private let file: Int32
     private let timeLimit: Duration
+    /// Longest wait for the answer to the last request.
+    private var patience: Duration
     private var inbox: [UInt8] = []
     private let json = AdminJSON()
 
@@ -20,11 +22,12 @@ package final class AdminClient {
     ///
     /// - Parameters:
     ///   - path: path of the socket.
-    ///   - timeLimit: longest wait for each answer.
+    ///   - timeLimit: longest wait for each answer, unless the service itself may take longer to carry out the request
+    ///     (`AdminRequest.Command.patience`).
     /// - Throws: `AdminError` if no process listens there, or only other users may connect.
     package init(path: String, timeLimit: Duration = .seconds(10)) throws(AdminError) {
         do { (file, process) = try PrivateSocket.connect(to: path) } catch { throw AdminError(error) }
-        (self.path, self.timeLimit) = (path, timeLimit)
+        (self.path, self.timeLimit, patience) = (path, timeLimit, timeLimit)
     }
 
     deinit { close(file) }
@@ -41,6 +44,7 @@ package final class AdminClient {
 
     /// Sends a request and returns the answer as a line, without the newline.
     package func line(for request: AdminRequest) throws(AdminError) -> String {
+        patience = max(timeLimit, request.command.patience)
         try send(json.line(request))
         return try nextLine()
     }
@@ -67,7 +71,7 @@ package final class AdminClient {
 
     /// Waits for the next answer. After `watch`, answers follow without another request.
     package func nextLine() throws(AdminError) -> String {
-        let deadline = Timekeeper.machine.elapsed() + timeLimit
+        let deadline = Timekeeper.machine.elapsed() + patience
         var searched = 0
         while true {
             if let end = inbox[searched...].firstIndex(of: UInt8(ascii: "\n")) {
@@ -91,7 +95,7 @@ package final class AdminClient {
         guard count > 0 else {
             throw AdminError(
                 .silent,
-                "process \(process) at \(path) has not answered for \(timeLimit) and may be suspended; try again once it runs"
+                "process \(process) at \(path) has not answered for \(patience) and may be suspended; try again once it runs"
             )
         }
         let taken = withUnsafeTemporaryAllocation(byteCount: 65536, alignment: 16) { buffer in

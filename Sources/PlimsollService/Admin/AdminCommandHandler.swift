@@ -201,7 +201,7 @@ struct AdminCommandHandler: Sendable {
 
     /// Longest wait for the answer to `activate`. The transition to the foreground and the handlers have deadlines of
     /// their own, usually 5 s each.
-    private static let activationPatience = Duration.seconds(30)
+    static let activationPatience = Duration.seconds(30)
 
     /// Passes `request` to the life cycle and waits for its answer. Runs on the thread of changes; status requests
     /// are answered meanwhile.

@@ -1,6 +1,7 @@
 import FoundationEssentials
 
-/// Encodes and decodes lines of JSON. Not thread-safe: one thread at a time may use an instance.
+/// Encodes and decodes JSON for the admin socket and the web pages. Not thread-safe: one thread at a time may use an
+/// instance.
 final class AdminJSON {
     private let encoder = JSONEncoder()
     private let decoder = JSONDecoder()
@@ -24,6 +25,14 @@ final class AdminJSON {
             buffer[data.count] = UInt8(ascii: "\n")
             count = data.count + 1
         }
+    }
+
+    /// Returns `value` as text without a newline.
+    func text(_ value: some Encodable) throws -> String { String(decoding: try encoder.encode(value), as: UTF8.self) }
+
+    /// Decodes the value in `text`.
+    func value<Value: Decodable>(_ text: String) throws -> Value {
+        try decoder.decode(Value.self, from: Data(text.utf8))
     }
 
     /// Decodes the answer in `line`, which has no newline.

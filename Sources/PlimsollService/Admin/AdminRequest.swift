@@ -141,6 +141,10 @@ extension AdminRequest.Command {
 
     /// True if the answer may take long, so that another thread than that of the sockets carries out the command.
     var isSlow: Bool { isChange || self == .heap }
+
+    /// Least time for which a client waits for the answer. Purgeables and a large heap may take long, also those of
+    /// requests before this one, and an activation may take `AdminCommandHandler.activationPatience`.
+    var patience: Duration { isSlow ? .seconds(60) : .zero }
 }
 
 /// The reason why a request was not carried out.

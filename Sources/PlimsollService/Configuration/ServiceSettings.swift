@@ -49,7 +49,7 @@ public struct ServiceSettings: Sendable {
     /// directory of `$RUNTIME_DIRECTORY`; `nil` if systemd or the image does not set that. If the file cannot be used, the
     /// failure is logged and the service continues without a black box.
     public var blackBox: String? = Self.standardBlackBox()
-    /// True to count the heap by type (`HeapCensus`) when memory becomes critical, at most every ten minutes and with 12
+    /// True to count the heap by type (`HeapCensus`) when memory becomes critical, at most every ten minutes and with 8
     /// MiB free below the limit, and to log the largest types. The census takes about a second of a processor for a GiB
     /// of small objects.
     public var countsHeapAtCritical = false

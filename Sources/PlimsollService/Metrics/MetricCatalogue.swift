@@ -25,7 +25,8 @@ enum MetricCatalogue {
         var volatile = MetricFamily(
             "plimsoll_memory_volatile_bytes", .gauge, "Memory of caches in pages that the kernel may reclaim")
         var limit = MetricFamily("plimsoll_memory_limit_bytes", .gauge, "The tightest limit, by its place")
-        var line = MetricFamily("plimsoll_memory_line_bytes", .gauge, "Usage at which a level begins")
+        var line = MetricFamily(
+            "plimsoll_memory_line_bytes", .gauge, "Memory that cannot be reclaimed at which a level begins")
         var available = MetricFamily(
             "plimsoll_memory_available_bytes", .gauge, "Memory that can still be allocated below the limit")
         var ratio = MetricFamily(

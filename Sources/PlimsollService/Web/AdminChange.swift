@@ -44,12 +44,27 @@ struct AdminChange {
     private static func request(_ page: AdminPages.Page, _ query: [String: String]) throws(AdminRefusal) -> AdminRequest
     {
         var request = AdminRequest(page == .release ? .purge : .simulate)
+        // As on the admin socket: a misspelled `bytes` must not release everything.
+        let known = request.command.parameters.map(\.rawValue)
+        if let unknown = query.keys.sorted().first(where: { !known.contains($0) }) {
+            let takes = known.map { "\"\($0)\"" }.joined(separator: ", ")
+            throw AdminRefusal(
+                .malformed, "\(page.rawValue) does not take \"\(AdminRefusal.quoted(unknown))\"; it takes \(takes)")
+        }
         if page == .release {
             (request.name, request.group, request.tag, request.upTo) = (
                 query["name"], query["group"], query["tag"], query["upTo"]
             )
             request.bytes = try number(query["bytes"], "bytes")
-            request.all = (request.name ?? request.group ?? request.tag ?? request.upTo) == nil && request.bytes == nil
+            if let all = query["all"] {
+                guard all == "true" else {
+                    throw AdminRefusal(.malformed, "\"all\" is \"\(AdminRefusal.quoted(all))\"; allowed is true")
+                }
+                request.all = true
+            } else {
+                request.all =
+                    (request.name ?? request.group ?? request.tag ?? request.upTo) == nil && request.bytes == nil
+            }
         } else {
             request.level = query["level"]
             if query["level"] != "\(PressureLevel.normal)" {

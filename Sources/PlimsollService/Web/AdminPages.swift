@@ -1,5 +1,3 @@
-// The part of Foundation without locale data.
-import FoundationEssentials
 public import Plimsoll
 import PlimsollLifecycle
 
@@ -47,6 +45,10 @@ public struct AdminPages: Sendable {
 
         /// True if the page changes something.
         var isChange: Bool { self == .release || self == .simulate }
+
+        /// The methods that the page answers. The heap's page does not answer `HEAD`: the headers alone are not worth a
+        /// census.
+        var methods: [String] { isChange ? ["POST"] : self == .heap ? ["GET"] : ["GET", "HEAD"] }
 
         /// True for checks by an orchestrator or load balancer. Such clients may name any host or none.
         var isCheck: Bool { self == .health || self == .readiness }
@@ -140,7 +142,7 @@ public struct AdminPages: Sendable {
     }
 
     package func answer(_ page: Page, _ question: Question) async -> Answer {
-        let allowed = page.isChange ? ["POST"] : ["GET", "HEAD"]
+        let allowed = page.methods
         guard allowed.contains(question.method) else {
             return Answer(
                 405,
@@ -200,17 +202,14 @@ public struct AdminPages: Sendable {
 
 /// The status as JSON. The only place that defines this format.
 extension ManagerStatus {
-    /// Returns the status as one line of JSON with a fixed order of keys.
+    /// Returns the status as one line of JSON with a fixed order of keys. Numbers that JSON lacks are written as the
+    /// texts `nan`, `inf` and `-inf`, as in the answers of the admin socket.
     ///
-    /// - Throws: An error if the status contains a number that JSON cannot express.
-    public func json() throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(self), as: UTF8.self)
-    }
+    /// - Throws: An error if the status cannot be encoded.
+    public func json() throws -> String { try AdminJSON().text(self) }
 
     /// Decodes text that `json()` has written, in this version or another.
     ///
     /// - Throws: An error if the text is not JSON, or lacks keys that every version has.
-    public init(json text: String) throws { self = try JSONDecoder().decode(Self.self, from: Data(text.utf8)) }
+    public init(json text: String) throws { self = try AdminJSON().value(text) }
 }

@@ -2,7 +2,7 @@ import Plimsoll
 public import PlimsollLifecycle
 
 /// The share of requests of each priority that is served when memory is short: a table with a row each for the extents
-/// `.open`, `.half`, `.quarter` and `.least`.
+/// `.half`, `.quarter` and `.least`. While memory is plentiful (`.open`), `limit` alone applies.
 ///
 /// | memory | `critical` | `normal` | `sheddable` |
 /// |---|---|---|---|
@@ -72,7 +72,7 @@ public struct SheddingPolicy: Sendable, Hashable {
         ]
     }
 
-    /// The admission of `priority` while a shortage leaves the share of `extent`.
+    /// The admission of `priority` while a shortage leaves the share of `extent`. For `.open` a value has no effect.
     public subscript(priority: RequestPriority, extent: QuiesceExtent) -> Admission {
         get { rows[extent.share]?[priority] ?? .all }
         set { rows[extent.share, default: [:]][priority] = newValue }

@@ -33,10 +33,24 @@ extension UnitGroup {
         case .version1(let file): plimsoll_text_has(file, "FROZEN") != 0
         case .signals:
             members.allSatisfy { pid in
-                guard let state = ProcessTable.stat(of: pid)?.state else { return ProcessTable.isOver(pid) }
-                return [UInt8(ascii: "T"), UInt8(ascii: "t"), UInt8(ascii: "Z"), UInt8(ascii: "X")].contains(state)
+                ProcessTable.stat(of: pid).map(Self.isHalted) ?? ProcessTable.isOver(pid)
             }
         }
+    }
+
+    /// True if the unit itself was thawed. A frozen group may report for a moment that not all processes are frozen, as
+    /// when one of them is killed. False if that can't be found out now.
+    var isThawed: Bool {
+        switch freezer {
+        case .unified(let file): plimsoll_text_has(file, "0") != 0
+        case .version1(let file): plimsoll_text_has(file, "THAWED") != 0
+        case .signals: members.contains { ProcessTable.stat(of: $0).map { !Self.isHalted($0) } ?? false }
+        }
+    }
+
+    /// Returns true if a process is stopped, traced, or will run no more.
+    private static func isHalted(_ stat: ProcessStat) -> Bool {
+        stat.isOver || stat.state == UInt8(ascii: "T") || stat.state == UInt8(ascii: "t")
     }
 
     /// True if no process is left in the group. Zombies do not count where the kernel reports `populated`.

@@ -45,7 +45,7 @@ public final class Supervisor: Sendable {
         case units([ServiceUnit], SupervisorPolicy?)
         /// The result of an operation: the ID of the run, and the number of the operation.
         case outcome(UInt64, UInt64, failure: String?)
-        /// The result of a lock check: true in `areHeld` if the run, leaving since `since`, held locks at `asked`.
+        /// The result of a lock check: true in `areHeld` if the run, in its state since `since`, held locks at `asked`.
         case locks(UInt64, since: Duration, asked: Duration, areHeld: Bool)
     }
 

@@ -62,7 +62,9 @@ extension SupervisorLoop {
             if run.group.suspension == .stop { try thawWatchdog.watch(run.group) }
             guard run.group.isFrozen else { return false }
             run.enter(.suspended, at: now)
-        case .resume(let reason): try resume(run, reason)
+        case .resume(let reason):
+            try resume(run, reason)
+            if reason == .keepAlive { run.wokenAt = decision.at }
         case .reclaim(let bytes):
             let id = run.id, group = run.group, supervisor = supervisor, thawWatchdog = thawWatchdog
             actionWorker.work {
@@ -90,6 +92,11 @@ extension SupervisorLoop {
 
     private func resume(_ run: UnitRun, _ reason: UnitAction.ResumeReason) throws {
         try run.group.thaw()
+        resumed(run, reason)
+    }
+
+    /// Records that the unit runs again, and tells the unit where it does not know.
+    func resumed(_ run: UnitRun, _ reason: UnitAction.ResumeReason) {
         if reason != .ending { letGrow(run) }
         if run.state != .ending { run.goOn(at: now) }
         run.isSaved = false
@@ -112,6 +119,8 @@ extension SupervisorLoop {
         // A second request gives no more time.
         run.killAt = min(run.killAt ?? now + grace, now + grace)
         if fleetWatch.current.level == .critical { contain(run, isEnding: true) }
+        // A throttled unit could not save in time, and would be killed with that state.
+        if run.throttledSince != nil { letLoose(run) }
         try? run.group.thaw()
         if let peer = run.peer { channel.send(.ending(grace: grace), to: peer) }
         if let child = run.child { child.signal(SIGTERM) } else { try? run.group.send(SIGTERM) }

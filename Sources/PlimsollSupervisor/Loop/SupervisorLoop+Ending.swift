@@ -29,7 +29,21 @@ extension SupervisorLoop {
     /// Asks units to end that no other living unit depends on.
     func stopNext() {
         let next = StopOrder.next(living)
-        for run in runs.values where !run.isLeaving && next.contains(run.unit.name) { dismiss(run, within: stopTurn) }
+        for run in runs.values where next.contains(run.unit.name) {
+            if !run.isLeaving {
+                dismiss(run, within: stopTurn)
+            } else if let killAt = run.killAt {
+                // A unit that a reload removed before the stop also leaves the units that this one needs their turns.
+                // More time that was granted during the stop stays granted.
+                run.killAt = min(killAt, max(now + stopTurn, lastTurn(of: run) ?? killAt))
+            }
+        }
+    }
+
+    /// Returns the time by which a unit must end during the stop, so that the units that this one needs are asked as
+    /// well, and not only killed when the whole time is over. Returns `nil` if the supervisor isn't stopping.
+    func lastTurn(of run: UnitRun) -> Duration? {
+        stopBy.map { $0 - stopTurn * StopOrder.turns(after: run.unit.name, living) }
     }
 
     /// The living units by name, each with its dependencies.

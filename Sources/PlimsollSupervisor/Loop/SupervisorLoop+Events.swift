@@ -30,8 +30,8 @@ extension SupervisorLoop {
 
     // MARK: - Units
 
-    /// Returns true if the unit's last message says that nothing would be lost. A frozen unit sends nothing more, and
-    /// is killed on that word only after all pending messages are read.
+    /// Returns true if the unit's last message says that nothing would be lost. A frozen or ending unit is killed on
+    /// that word only after all pending messages are read: a later one may take the word back.
     func isSaved(_ run: UnitRun) -> Bool {
         guard run.isSaved, let peer = run.peer else { return false }
         guard channel.hasUnread(peer) else { return true }
@@ -124,21 +124,41 @@ extension SupervisorLoop {
     /// Handles a change of the group: frozen, or no process left.
     func groupChanged(_ run: UnitRun) {
         // Always read: the file stays ready until read.
-        let isEmpty = run.group.isEmpty
+        var isEmpty = run.group.isEmpty
         if !run.isGroupGone, (try? run.group.check(for: .thaw)) == nil {
             // The file of a removed group is ready for ever.
             run.isGroupGone = true
             if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
             report(run.unit, "the group was removed, or another has its path")
+            // No event follows, and the processes may have ended since the first look.
+            isEmpty = run.group.isEmpty
         }
+        if run.isGroupGone, isEmpty, run.unit.origin.isGroup { return takeUpAgain(run) }
         if run.child == nil, run.isAlive, isEmpty { return ended(run) }
         // Another party started the unit again.
         if !run.isOurs, run.state == .stopped, !isEmpty, !run.isLeaving, !isStopping { return began(run) }
         if run.isObserved { return followFreezer(run) }
+        noteThaw(of: run)
         guard run.state == .suspending, run.group.isFrozen else { return }
         run.enter(.suspended, at: now)
         run.weigh()
         completeOperation(of: run, failure: nil)
+    }
+
+    /// Follows another party that has thawed a suspended unit. The unit works again, so its word that nothing would be
+    /// lost no longer holds.
+    func noteThaw(of run: UnitRun) {
+        guard run.state == .suspended, !run.isObserved, run.group.isThawed else { return }
+        // The rest of a unit that is stopped by signals.
+        try? run.group.thaw()
+        resumed(run, .room)
+        run.weigh()
+    }
+
+    /// Waits for the owner to make the unit's group again, as systemd does at each start of a service.
+    private func takeUpAgain(_ run: UnitRun) {
+        (run.isLeaving, run.successor) = (true, run.unit)
+        if run.isAlive { ended(run) } else { forget(run) }
     }
 
     /// Handles the end of the unit's last process.

@@ -15,10 +15,14 @@ extension SupervisorLoop {
         _ = rehearsal.decide(fleet)
     }
 
-    /// Schedules a lock check for a leaving unit on another thread, since the unit's tables may be long. Repeats while
-    /// the unit holds locks. If the answer is needed and missing, checks here among a limited number of descriptors.
+    /// Schedules a lock check for a unit before a freeze. The check runs on another thread, since the unit's tables may
+    /// be long, and repeats while the unit holds locks. If the answer is needed and missing, checks here among a
+    /// limited number of descriptors.
     func checkLocks(of run: UnitRun) {
-        let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || fleetWatch.current.timeLeft != nil
+        // After a wake the freeze is due now.
+        let isNeeded =
+            run.isReady || run.state == .running || now >= run.since + options.policy.leaveTime
+            || fleetWatch.current.timeLeft != nil
         if run.locks.areHeld == nil, isNeeded {
             run.locks.record(
                 !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
@@ -36,11 +40,23 @@ extension SupervisorLoop {
     func readFleet() -> Fleet {
         let view = fleetWatch.current
         let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
-        if isShort { for run in runs.values { run.weigh() } }
-        for run in runs.values where run.state == .leaving { checkLocks(of: run) }
+        if isShort {
+            for run in runs.values {
+                // Without events of the kernel, a thaw by another party shows only here.
+                if run.isSaved { noteThaw(of: run) }
+                run.weigh()
+            }
+        }
+        for run in runs.values {
+            run.noteWake(at: now, budget: options.policy.keepAliveBudget)
+            if run.isBeforeFreeze { checkLocks(of: run) }
+        }
         let reports = runs.values.map { run in
+            // Before the report, since messages that were not read yet belong into that report.
+            let isEndangered = isShort && (run.state == .suspended || run.state == .ending)
+            let saved = isEndangered ? isSaved(run) : run.isSaved
             var report = run.report()
-            if isShort, run.state == .suspended { report.isSaved = isSaved(run) }
+            report.isSaved = saved
             return report
         }
         var fleet = Fleet(at: now, level: view.level, shortfall: view.shortfall, units: reports)

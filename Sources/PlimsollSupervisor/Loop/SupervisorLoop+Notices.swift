@@ -27,7 +27,8 @@ extension SupervisorLoop {
         if run.state == .starting, let startBy = run.startBy { run.startBy = max(startBy, now + extra) }
         // The unit may extend the time while it reports progress, up to a limit.
         if let killAt = run.killAt {
-            run.killAt = max(killAt, min(now + extra, run.since + options.policy.grace + options.policy.graceExtension))
+            let latest = run.since + options.policy.grace + options.policy.graceExtension
+            run.killAt = max(killAt, min(now + extra, latest, lastTurn(of: run) ?? latest))
         }
     }
 
@@ -37,6 +38,7 @@ extension SupervisorLoop {
         guard run.isOurs, [.starting, .running, .leaving].contains(run.state) else { return }
         run.enter(.ending, at: now)
         run.killAt = run.killAt ?? now + options.policy.grace
+        if run.throttledSince != nil { letLoose(run) }
     }
 
     // MARK: - Change of the main process

@@ -227,7 +227,10 @@ extension SupervisorLoop {
 
     func canStart(_ run: UnitRun) -> Bool {
         run.state == .stopped
-            && run.unit.dependencies.allSatisfy { postponed[$0] == nil && byName[$0]?.state ?? .running == .running }
+            && run.unit.dependencies.allSatisfy { name in
+                postponed[name] == nil && !arrivals.contains { $0.name == name }
+                    && byName[name]?.state ?? .running == .running
+            }
     }
 
     func start(_ run: UnitRun) {

@@ -181,7 +181,7 @@ final class SupervisorLoop {
             if let startAt = run.startAt, !isStopping, canStart(run) { due.append(startAt) }
             if let pause = pollPause(run) { due.append(now + pause) }
             if let watchdog = run.watchdog, run.state == .running { due.append(run.lastAlive + watchdog) }
-            if run.state == .leaving, let check = run.locks.nextDue { due.append(check) }
+            if run.isBeforeFreeze, let check = run.locks.nextDue { due.append(check) }
         }
         return due.min().map { max(.zero, $0 - now) }
     }
@@ -243,7 +243,7 @@ final class SupervisorLoop {
                 if let run = runs[id], run.underWay?.number == number { completeOperation(of: run, failure: failure) }
             case .locks(let id, let since, let asked, let areHeld):
                 guard let run = runs[id] else { continue }
-                run.locks.answer(areHeld, asked: asked, counts: run.state == .leaving && run.since == since)
+                run.locks.answer(areHeld, asked: asked, counts: run.isBeforeFreeze && run.since == since)
             }
         }
     }
@@ -256,10 +256,12 @@ final class SupervisorLoop {
         engine.policy = options.policy
     }
 
-    /// Returns the interval for polling whether a group is frozen or empty. Returns `nil` if the kernel sends events,
-    /// or if nothing depends on the state.
+    /// Returns the interval for polling whether a group is frozen, empty or removed. Returns `nil` if the kernel sends
+    /// events, or if nothing depends on the state.
     private func pollPause(_ run: UnitRun) -> Duration? {
-        guard run.group.eventsFile < 0, run.isAlive else { return nil }
+        // No event tells that the owner made the group again, or on version 1 that a process entered the group.
+        guard run.isAlive else { return run.unit.origin.isGroup ? .seconds(1) : nil }
+        guard run.group.eventsFile < 0 || run.isGroupGone else { return nil }
         if run.state == .suspending || run.state == .ending { return .milliseconds(20) }
         return run.child == nil ? .seconds(1) : nil
     }

@@ -27,7 +27,7 @@ final class UnitRun {
     var saysLocks = false
     /// The worth of memory to the unit's caches, and the time of that message.
     var worth: (offer: WorthOffer, at: Duration)?
-    /// The known state of the unit's file locks while leaving.
+    /// The known state of the unit's file locks before a freeze.
     var locks = LockCheck()
     var suspensionRequestedAt: Duration?
     var status: String?
@@ -45,6 +45,10 @@ final class UnitRun {
     var backgroundSince: Duration?
     var throttledSince: Duration?
     var lastWoken: Duration?
+    /// Time of the decision to wake the unit for keep-alive; `nil` unless the unit runs because of that.
+    var wokenAt: Duration?
+    /// True once the time of that wake is over.
+    private(set) var isWakeOver = false
     var lastEnded: Duration?
     var relaunchGap: Duration?
     /// The operation in progress, and the charge at its start. Numbered, since the end of an earlier operation may be
@@ -91,7 +95,18 @@ final class UnitRun {
         guard state != self.state else { return }
         locks.begin()
         (self.state, since) = (state, now)
+        isWakeOver = false
+        if state != .running, state != .starting { wokenAt = nil }
     }
+
+    /// Records whether the time of a keep-alive wake is over. A unit that came to the foreground is not frozen again.
+    func noteWake(at now: Duration, budget: Duration) {
+        if state == .running, unit.role == .foreground, backgroundSince == nil { wokenAt = nil }
+        isWakeOver = state == .running && wokenAt.map { now >= $0 + budget } ?? false
+    }
+
+    /// True if a freeze may be next, so that the unit's file locks count (C48).
+    var isBeforeFreeze: Bool { state == .leaving || isWakeOver }
 
     var isAlive: Bool { state != .stopped }
 
@@ -143,7 +158,7 @@ final class UnitRun {
         (report.hasLink, report.share, report.trustsWorth) = (peer != nil, share, unit.trustsWorth)
         (report.worth, report.worthAt) = (worth?.offer, worth?.at)
         // While unknown, assume that the unit holds locks.
-        report.holdsLocks = saysLocks || state == .leaving && (locks.areHeld ?? true)
+        report.holdsLocks = saysLocks || isBeforeFreeze && (locks.areHeld ?? true)
         return report
     }
 

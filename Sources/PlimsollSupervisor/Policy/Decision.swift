@@ -159,4 +159,16 @@ enum StopOrder {
         }
         return max(1, turns)
     }
+
+    /// Returns the number of turns needed after the end of one unit: those of the living units that this one needs,
+    /// directly or through others.
+    static func turns(after name: String, _ living: [String: [String]]) -> Int {
+        var needed: [String: [String]] = [:], open = living[name] ?? []
+        while let next = open.popLast() {
+            guard next != name, needed[next] == nil, let dependencies = living[next] else { continue }
+            needed[next] = dependencies
+            open += dependencies
+        }
+        return needed.isEmpty ? 0 : turns(needed)
+    }
 }

@@ -71,11 +71,11 @@ package struct SupervisorEngine: Sendable, Hashable {
         if decision.isDryRun { return }
         freshFrom = max(freshFrom, outcome.at)
         var unit = memory[decision.unit] ?? UnitHistory()
-        if unit.pending?.action == action { unit.pending = nil }
         if outcome.failure != nil { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
         if case .reclaim(let asked) = action, outcome.relief < asked * Self.useless {
             unit.fail(action, at: outcome.at, rest: policy.failureRest)
         }
+        if unit.pending?.action == action { unit.pending = nil }
         memory[decision.unit] = unit
         guard wait?.unit == decision.unit, wait?.action == action else { return }
         if wait?.learn(outcome, coolDown: policy.coolDown) == false { (wait, relievedAt) = (nil, outcome.at) }
@@ -113,10 +113,10 @@ package struct SupervisorEngine: Sendable, Hashable {
             if pass.at > pending.at, pending.isShown(by: pass.units[index].report) {
                 pass.units[index].memory.pending = nil
             } else if pass.at >= pending.until {
-                pass.units[index].memory.pending = nil
                 if !policy.isDryRun {
                     pass.units[index].memory.fail(pending.action, at: pass.at, rest: policy.failureRest)
                 }
+                pass.units[index].memory.pending = nil
             } else {
                 pass.remind(at: pending.until)
             }
@@ -135,14 +135,20 @@ package struct SupervisorEngine: Sendable, Hashable {
         }
     }
 
-    /// Rolls back freezes that were not confirmed. A half-frozen unit does no work and frees no memory (K36, T32).
+    /// Rolls back freezes that were not confirmed, and tries again later where the thaw fails. A half-frozen unit does
+    /// no work and frees no memory (K36, T32).
     private mutating func rollBack(_ pass: inout DecisionPass) {
         for index in pass.units.indices where pass.units[index].memory.needsRollback {
-            pass.units[index].memory.needsRollback = false
-            guard pass.units[index].report.state == .suspending || pass.units[index].report.state == .suspended else {
+            let unit = pass.units[index], isFrozen = unit.report.state == .suspended
+            if unit.report.state == .suspending || isFrozen, unit.memory.hasFailed(.resume, at: pass.at) {
+                // Frozen after all, the unit comes back with room.
+                if isFrozen { pass.units[index].memory.needsRollback = false }
                 continue
             }
+            pass.units[index].memory.needsRollback = false
+            guard unit.report.state == .suspending || isFrozen else { continue }
             pass.decide(.resume(.room), of: index, "the unit could not be suspended")
+            pass.units[index].memory.pending?.isRollback = true
         }
     }
 }

@@ -30,11 +30,21 @@ enum ThrottlePlan {
         guard let spent = spent(unit), now >= spent else { return false }
         return graceEnd(unit, policy).map { now < $0 } ?? !unit.memory.hasFailed(.throttle, at: now)
     }
+
+    /// Returns true if a throttled unit serves the foreground by now.
+    static func isToBeLifted(_ unit: UnitSnapshot, at now: Duration) -> Bool {
+        unit.report.isThrottled && unit.isInFront && unit.isReachable && unit.isFree
+            && !unit.memory.hasFailed(.throttle, at: now)
+    }
 }
 
 extension SupervisorEngine {
-    /// Throttles units over their allowance at any shortage. Without a shortage such units do no harm.
+    /// Lifts the throttle of units that came to the foreground, at any level. Throttles units over their allowance at
+    /// any shortage. Without a shortage such units do no harm.
     mutating func throttle(_ pass: inout DecisionPass) {
+        for index in pass.units.indices where ThrottlePlan.isToBeLifted(pass.units[index], at: pass.at) {
+            pass.decide(.throttle(false), of: index, "the unit serves the foreground")
+        }
         guard pass.level > .normal else { return }
         for index in pass.units.indices {
             let unit = pass.units[index]

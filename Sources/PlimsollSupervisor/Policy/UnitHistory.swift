@@ -9,6 +9,8 @@ struct UnitHistory: Sendable, Hashable {
         var at: Duration
         /// The time at which the action counts as failed.
         var until: Duration
+        /// True if the action undoes a freeze that was not confirmed.
+        var isRollback = false
     }
 
     var pending: Pending?
@@ -70,10 +72,16 @@ struct UnitHistory: Sendable, Hashable {
         if report.charge < end.least * 0.98 { self.end = End(least: report.charge, since: now) }
     }
 
+    /// Records a failed action. Call this before `pending` is cleared: a rollback that failed is needed again.
     mutating func fail(_ action: UnitAction, at now: Duration, rest: Duration) {
         failed.removeAll { now >= $0.until || $0.step == action.step }
         failed.append(Failure(step: action.step, until: now + rest))
-        if action == .suspend { needsRollback = true }
+        if action == .suspend {
+            needsRollback = true
+            // The rollback does not wait because of an earlier return that failed.
+            failed.removeAll { $0.step == UnitAction.resume(.room).step }
+        }
+        if let pending, pending.isRollback, pending.action == action { needsRollback = true }
         if action == .resume(.keepAlive) { wokenAt = nil }
     }
 

@@ -54,6 +54,11 @@ import Testing
         AdminSockets(environment: { variables[$0] }, names: { files[$0] ?? [] }, problem: { dead.contains($0) ? "not listening" : nil })
     }
 
+    @Test func `a runtime directory that ends with a slash has one socket, not two`() throws {
+        let files = ["/run/shop/": ["plimsoll.sock"], "/run": ["shop"], "/run/shop": ["plimsoll.sock"]]
+        #expect(try sockets(["RUNTIME_DIRECTORY": "/run/shop/"], files).choose() == "/run/shop/plimsoll.sock")
+    }
+
     @Test func `the variable goes before a discovered socket`() throws {
         #expect(try sockets(["PLIMSOLL_SOCKET": "/a"], ["/run": ["x"], "/run/x": ["plimsoll.sock"]]).choose() == "/a")
     }

@@ -86,6 +86,28 @@ import Testing
         watch.remove(.locale)
     }
 
+    @Test func `events on a kind that cannot be read begin no further retries, and a success ends the awaited one`() async {
+        let watch = watch()
+        #expect(watch.add(.locale) && facts.reads == 1)
+        for round in 2...6 {
+            facts.tell(.locale, 1)
+            clock.advance(by: .milliseconds(100))
+            await until("reading \(round)") { facts.reads == round && threads.busy == 0 }
+        }
+        // A second after the first reading, and then after twice as long each time.
+        await awaitReading(after: .milliseconds(500))
+        for wait in [2, 4, 8] { await awaitReading(after: .seconds(wait)) }
+        facts.set(.text("a"))
+        facts.tell(.locale, 1)
+        await awaitReading(after: .milliseconds(100))
+        #expect(begins.all == [.text("a")])
+        let reads = facts.reads
+        clock.advance(by: .seconds(200))
+        await until("rest") { threads.busy == 0 }
+        #expect(facts.reads == reads, "no retry is left")
+        watch.remove(.locale)
+    }
+
     @Test func `a kind is watched until each watch has ended, and read by the first`() async {
         facts.set(.text("a"))
         let watch = watch()

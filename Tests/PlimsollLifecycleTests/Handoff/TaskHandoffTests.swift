@@ -227,6 +227,8 @@ import Testing
         try await until { try await store.census().setAside == 1 }
         #expect(attempts.all == [1, 2, 3, 4, 5], "a stop on request is no attempt")
         #expect(try await store.setAside(most: 1).first?.problem == "Broken()")
+        // As in the stores of databases.
+        for most in [0, -1, .min] { #expect(try await store.setAside(most: most).isEmpty, "\(most)") }
         await failing.end()
     }
 

@@ -195,6 +195,8 @@ import Testing
 
     // MARK: Resting
 
+    private func rests(_ scene: Scene) -> Bool { scene.contents.withLock { $0.rests } }
+
     @Test func `C4 C97 a scene hidden for ten seconds is suspended without a call, and runs no work until the return`() async throws {
         let a = await connect("a"), b = await connect("b"), ran = Log<String>()
         try await a.enterBackground(cause: .idle)
@@ -231,6 +233,73 @@ import Testing
         await until("the work has ended") { busy.state == .suspended }
         stage.clock.advance(by: .seconds(4))
         await until("it was not used for ten seconds") { used.state == .suspended }
+    }
+
+    @Test func `a scene that comes up in the background, or is woken there, is suspended in time as well`() async throws {
+        let threads = stage.manager.parts.threads
+        let a = lifecycle.connectScene("a", reason: .systemRequest)
+        await a.connected()
+        for round in 1...3 {
+            #expect(a.state == .background, "round \(round)")
+            stage.clock.advance(by: .milliseconds(9900))
+            await until("the manager is at rest") { threads.busy == 0 }
+            #expect(a.state == .background, "round \(round)")
+            stage.clock.advance(by: .milliseconds(100))
+            guard await until("round \(round): the scene is suspended", { a.state == .suspended }) else { return }
+            await until("the way into suspension has ended") { threads.busy == 0 }
+            lifecycle.connectScene("a", reason: .systemRequest)
+            await until("round \(round): the scene is woken") { a.state == .background }
+            await until("the wake-up has ended") { threads.busy == 0 }
+        }
+    }
+
+    @Test func `a scene that is used, or begins a task, after the decision to suspend stays in the background`() async throws {
+        let a = await connect("a"), b = await connect("b")
+        try await a.enterBackground(cause: .idle)
+        await a.wake()
+        // As the thread does that was to carry out an earlier decision.
+        await a.rest()
+        #expect(a.state == .background && !rests(a))
+        let task = a.beginBackgroundTask("upload") { task, _ in task.end() }
+        stage.clock.advance(by: .seconds(10))
+        await a.rest()
+        #expect(a.state == .background && task.isActive && !rests(a))
+        task.end()
+        await until("the scene is suspended after the end of the work") { a.state == .suspended }
+        #expect(b.state == .active)
+    }
+
+    @Test func `a system's request revokes a decision to suspend that is not carried out yet, and a later one follows`() async throws {
+        let a = await connect("a"), b = await connect("b")
+        try await a.enterBackground(cause: .idle)
+        a.contents.withLock { $0.rests = true }
+        await a.wake()
+        #expect(!rests(a))
+        // The thread that had decided goes on.
+        _ = try await a.follow(.idle, within: .seconds(5))
+        #expect(a.state == .background && b.state == .active)
+        stage.clock.advance(by: .seconds(10))
+        await until("the scene is suspended in time") { a.state == .suspended }
+    }
+
+    @Test func `a task that begins between the decision and the suspension brings the scene back`() async throws {
+        lifecycle.policy.sceneSuspendsAfter = .zero
+        let release = Blockade(), b = await connect("b")
+        let a = await connect("a") { scene in scene.observe("a", onBackground: { _ in release.wait() }) }
+        let way = Task { try await a.enterBackground(cause: .idle) }
+        await until("the scene is on the way to the background") { release.count == 1 }
+        // The decision comes while the engine is busy, and the task before the engine's next step.
+        let rest = Task { await a.rest() }
+        await until("the suspension is requested") { a.unit.engine.target == .suspended }
+        let task = a.beginBackgroundTask("upload") { task, _ in task.end() }
+        #expect(task.isActive)
+        release.open()
+        await rest.value
+        #expect(a.state == .background && task.isActive)
+        task.end()
+        await until("the scene is suspended after the end of the work") { a.state == .suspended }
+        _ = try await way.value
+        #expect(b.state == .active)
     }
 
     @Test func `C94 former foreground scenes return with the process, and former background scenes stay in the background`() async throws {

@@ -73,6 +73,21 @@ import Testing
         #expect(a.state == .active && b.state == .background && lifecycle.state == .active)
     }
 
+    @Test func `a scene comes to the front after the process, also if another scene has asked for the process`() async throws {
+        let a = await connect("a"), b = await connect("b"), release = Blockade()
+        for scene in [a, b] { try await scene.enterBackground(cause: .idle) }
+        lifecycle.observe("process", onForeground: { _ in release.wait() })
+        let first = Task { try await a.enterForeground(cause: .operator) }
+        await until("the process is on the way to the front") { release.count == 1 }
+        let second = Task { try await b.enterForeground(cause: .operator) }
+        // A scene that does not wait for the process would be in front.
+        await until("the second request waits") { lifecycle.unit.engine.waiting == 2 || b.state == .active }
+        #expect(b.state == .background && lifecycle.state == .background)
+        release.open()
+        _ = try await (first.value, second.value)
+        #expect(a.state == .active && b.state == .active && lifecycle.state == .active)
+    }
+
     @Test func `C94 a hold keeps the process active without a foreground scene`() async throws {
         let a = await connect("a")
         let hold = lifecycle.hold(.inactive)

@@ -89,6 +89,29 @@ import Testing
         #expect(SecretTests.isZero(key))
     }
 
+    @Test func `a secret that is read or written anew is named by each scrub until the bytes are erased`() throws {
+        let key = lifecycle.keep(try SecretTests.secret()), data = lifecycle.protectedData
+        let lifecycle = lifecycle
+        data.keep(key)
+        let inside: Void? = key.withBytes { _ in
+            for round in 0..<2 {
+                // Without a budget a scrub does not wait for this reader.
+                let report = lifecycle.prepareForSnapshot(within: .zero)
+                #expect(report.inUse == ["key"] && report.wiped.isEmpty && !report.isClean, "\(round)")
+                #expect(data.seal() == ["key"], "\(round)")
+            }
+        }
+        #expect(inside != nil && SecretTests.isZero(key))
+        #expect(lifecycle.prepareForSnapshot(within: .zero).isClean && data.seal().isEmpty)
+        #expect(throws: LifecycleError.self) {
+            try key.refill { bytes in
+                SecretTests.fill(&bytes, 2)
+                #expect(lifecycle.prepareForSnapshot(within: .zero).inUse == ["key"])
+            }
+        }
+        #expect(key.isWiped && SecretTests.isZero(key))
+    }
+
     @Test func `T1 a cancelled hook is not called, and released secrets are forgotten`() async throws {
         let hook = lifecycle.onScrub("gone") { [calls] in calls.add("gone") }
         hook.cancel()

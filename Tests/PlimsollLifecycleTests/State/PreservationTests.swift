@@ -281,6 +281,36 @@ import Testing
         #expect(end.all == [1, 2, 3, 4, 5, 6])
     }
 
+    @Test func `a change recorded while the state is being restored is saved`() throws {
+        let base = Cart()
+        base.set([1])
+        _ = preserveChanges(base)
+        _ = preservation.restore()
+        checkpoint()
+        let later = next(), cart = Cart(), box = Mutex<Preserved?>(nil)
+        let handle = later.lifecycle.preserve(
+            "cart", in: store, snapshot: { cart.snapshot() },
+            restore: { bytes in
+                cart.restore(bytes)
+                // As another thread may do at this instant.
+                cart.add([2])
+                box.withLock { $0 }?.record([2])
+            }, apply: { cart.add($0) })
+        box.withLock { $0 = handle }
+        #expect(later.preservation.restore()["cart"] == .restored && later.preservation.launched() == nil)
+        later.checkpoint()
+        // Once the whole is saved, changes are appended again.
+        let appends = store.appends
+        cart.add([3])
+        handle.record([3])
+        later.checkpoint()
+        #expect(store.appends == appends + 1 && cart.snapshots.value == 1)
+        let last = later.next(), end = Cart()
+        _ = last.preserveChanges(end)
+        #expect(last.preservation.restore()["cart"] == .restored && end.all == [1, 2, 3])
+        box.withLock { $0 = nil }
+    }
+
     @Test func `C41 changes that have grown beyond the whole state are replaced by the whole state`() throws {
         let cart = Cart()
         let handle = preserveChanges(cart)

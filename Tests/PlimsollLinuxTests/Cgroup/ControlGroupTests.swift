@@ -90,6 +90,21 @@ import Testing
         #expect(directories(short) == [Machines.main] && short.isUncertain == isUncertain)
     }
 
+    @Test(arguments: [
+        (Machines.box, "cpu memory\n", true), (Machines.box, "cpu\n", false), ("/sys/fs/cgroup", "memory\n", false),
+    ])
+    func `a level below the top makes the chain uncertain while the memory controller is being turned on`(
+        directory: String, controllers: String, isUncertain: Bool
+    ) {
+        let kernel = ScriptedKernel(Machines.version2())
+        kernel.edit {
+            $0.files[directory + "/memory.max"] = nil
+            $0.files[directory + "/cgroup.controllers"] = controllers
+        }
+        let chain = chain(kernel)
+        #expect(chain.isUncertain == isUncertain && !chain.hasNewLevel())
+    }
+
     @Test func `of equal limits the own group's is the tightest, and a removed group is noticed`() {
         let kernel = ScriptedKernel(Machines.version2(max: "209715200", parentMax: "209715200"))
         let whole = chain(kernel)

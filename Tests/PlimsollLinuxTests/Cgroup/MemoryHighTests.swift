@@ -90,6 +90,20 @@ import Testing
         #expect(kernel.ask { $0.written.count { $0.path == Self.path } } == 1)
     }
 
+    /// The removal is noticed by the usage after a second, and by the limit after ten.
+    @Test(arguments: [1, 10])
+    func `memory.high is set again in a group that was made again: no other process has changed the value`(seconds: Int) throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        let driver = SourceDriver(kernel, options: asked)
+        #expect(driver.source.capabilities["throttle"]?.isLive == true)
+        kernel.remakeGroup(Machines.main)
+        driver.set(Self.path, "max\n")
+        _ = try driver.read(after: .seconds(seconds))
+        #expect(try driver.read(after: .seconds(10)).boundary == .high)
+        #expect(driver.source.capabilities["throttle"]?.isLive == true)
+        #expect(kernel.ask { $0.written.count { $0.path == Self.path } } == 2)
+    }
+
     @Test func `K27 memory.high is not set below the usage, but set later after a fall of usage`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.files[Machines.main + "/memory.current"] = "\(500 << 20)\n" }

@@ -148,6 +148,20 @@ import Testing
         #expect(driver.source.capabilities["usage thresholds"]?.isLive == true)
     }
 
+    @Test func `version 1 thresholds are set again in a group that was made again, and promise nothing before`() throws {
+        let control = Machines.v1Group + "/cgroup.event_control"
+        let driver = SourceDriver(Machines.hybrid())
+        func count() -> Int { driver.kernel.ask { $0.written.count { $0.path == control } } }
+        _ = try driver.read()
+        #expect(driver.source.rings && count() == 3)
+        driver.kernel.remakeGroup(Machines.v1Group)
+        // The limit is the same, and the eventfds of the former group are dead.
+        #expect(try driver.read(after: .seconds(1)).limit == .mebibytes(512))
+        #expect(!driver.source.rings)
+        #expect(try driver.read(after: .milliseconds(10)).limit == .mebibytes(512))
+        #expect(driver.source.rings && count() == 6)
+    }
+
     @Test func `a crossed version 1 threshold ends the wait`() throws {
         let driver = SourceDriver(Machines.hybrid())
         _ = try driver.read()
@@ -175,6 +189,16 @@ import Testing
             #expect(driver.wait() == .zero)
             #expect(try driver.read(after: .milliseconds(20)).limit == .bytes(limit.bytes / 4 * factor))
         }
+    }
+
+    @Test func `K18 a moved limit ends the wait in a group that was made again, too`() throws {
+        let driver = SourceDriver(Machines.version2())
+        _ = try driver.read()
+        driver.kernel.remakeGroup(Machines.main)
+        for _ in 0..<2 { _ = try driver.read(after: .seconds(1)) }
+        driver.kernel.moveLimit(Machines.main + "/memory.max", to: "268435456\n")
+        #expect(driver.wait() == .zero)
+        #expect(try driver.read(after: .milliseconds(20)).limit == .mebibytes(256))
     }
 
     @Test func `limits without a watch are read every second`() throws {

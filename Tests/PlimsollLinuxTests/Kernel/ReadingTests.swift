@@ -139,6 +139,18 @@ import Testing
         #expect(try driver.read(after: .milliseconds(1)).limit == .mebibytes(700))
     }
 
+    @Test func `a limit that is set where the memory controller was off is followed within ten seconds`() throws {
+        let limited = Machines.version2(max: "\(128 * mib)"), controllers = Machines.main + "/cgroup.controllers"
+        var files = limited.filter { !$0.key.hasPrefix(Machines.main + "/memory.") || $0.key.hasSuffix("pressure") }
+        files[controllers] = "cpu memory_x pids\n"
+        let driver = SourceDriver(files)
+        #expect(try driver.read().boundary == .machine)
+        driver.kernel.edit { $0.files.merge(limited) { $1 } }
+        driver.set(controllers, "cpu pids memory\n")
+        let reading = try driver.read(after: .seconds(10))
+        #expect(reading.limit == .mebibytes(128) && reading.available == .mebibytes(28) && reading.boundary == .maximum)
+    }
+
     @Test func `a group removed and made again is read again`() throws {
         let driver = SourceDriver(Machines.version2())
         _ = try driver.read()

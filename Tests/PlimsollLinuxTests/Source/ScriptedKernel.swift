@@ -173,6 +173,15 @@ final class ScriptedKernel: Kernel {
         }
     }
 
+    /// Removes the group in `directory`, and makes another one there with the same files. An open file of the former
+    /// group answers ENODEV, and the watches of its files are gone.
+    func remakeGroup(_ directory: String) {
+        state.withLock { state in
+            for (file, path) in state.open where path.hasPrefix(directory + "/") { state.open[file] = "gone" }
+            state.watches = state.watches.filter { !$0.key.hasPrefix(directory + "/") }
+        }
+    }
+
     func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int {
         state.withLock { state in
             state.waits += 1

@@ -12,10 +12,12 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneStateKillTests {
     let directory = TemporaryDirectory()
 
-    /// Returns a life cycle whose deadlines never pass: the saved states must not depend on the machine's speed.
+    /// Returns a life cycle whose deadlines never pass, and whose scenes only the test suspends: the saved states must
+    /// not depend on the machine's speed.
     private static func lifecycle() -> Lifecycle {
         let lifecycle = Lifecycle(ResourceManager(source: ScriptedPressureSource()))
         lifecycle.policy.backgroundDeadline = .seconds(3600)
+        lifecycle.policy.sceneSuspendsAfter = nil
         return lifecycle
     }
 
@@ -40,9 +42,7 @@ import Testing
             let seen = try await Self.afterKill(path, "a")
             points.withLock { $0.append("\(point): \(seen.map { "\($0)" } ?? "nothing")") }
         }
-        // Only the test suspends the scene, even on a busy machine.
         let lifecycle = Self.lifecycle()
-        lifecycle.policy.sceneSuspendsAfter = nil
         let scene = lifecycle.connectScene("a", reason: .userRequest) { scene in
             scene.preserve(
                 in: FileStateStore(directory: path), snapshot: { state.withLock { [$0] } },

@@ -64,6 +64,22 @@ import Testing
         }
     }
 
+    @Test func `a client waits for a change for as long as the service may take, and for a status no longer than told`()
+        async throws
+    {
+        for command in AdminRequest.Command.allCases {
+            let isEnough = command.patience > AdminCommandHandler.activationPatience
+            #expect(isEnough == command.isSlow && (isEnough || command.patience == .zero), "\(command)")
+        }
+        try await AdminFixture.run { fixture in
+            var purge = AdminRequest(.purge)
+            purge.all = true
+            // Without patience, this client would give up before the purge's thread has begun.
+            let answer = try AdminClient(path: fixture.path, timeLimit: .zero).answer(to: purge)
+            #expect(answer.ok)
+        }
+    }
+
     @Test func `a released endpoint leaves no socket`() async throws {
         try await AdminFixture.withDirectory { directory in
             var one: AdminEndpoint? = endpoint(directory + "/s")

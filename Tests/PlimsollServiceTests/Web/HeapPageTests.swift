@@ -45,6 +45,11 @@ import Testing
         }
     }
 
+    @Test func `a request for the headers alone is refused, as only a census would tell them`() async {
+        let answer = await pages.answer(.heap, .init(method: "HEAD", fetchSite: "same-origin"))
+        #expect(answer.status == 405 && answer.headers["allow"] == "GET", "\(answer)")
+    }
+
     @Test func `a second census at the same time is refused, and the next is not`() throws {
         let second = Mutex<AdminRefusal?>(nil), history = Mutex<HeapHistory?>(nil)
         let nothing = HeapCensus(

@@ -37,6 +37,17 @@ struct ShedStatusTests {
         #expect(older.admissions.first?.requests == nil && older.admissions.first?.refused == 3)
     }
 
+    @Test func `numbers that JSON lacks do not keep a status from being told, and are read back`() throws {
+        for (number, text) in [(Double.nan, "nan"), (.infinity, "inf"), (-.infinity, "-inf")] as [(Double, String)] {
+            var status = manager.status
+            status.atSeconds = number
+            let json = try status.json()
+            #expect(json.contains("\"atSeconds\":\"\(text)\"") && !json.contains("\n"), "\(json)")
+            let read = try ManagerStatus(json: json).atSeconds
+            #expect(read == number || read.isNaN && number.isNaN, "\(text)")
+        }
+    }
+
     @Test func `levels reach the shedder through the set`() {
         let shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
         manager.lifecycle.pausables.add(shedder)

@@ -42,6 +42,29 @@ import Testing
         for path in [go, ran] { unlink(path) }
     }
 
+    @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"))
+    func `a group that the owner has made again is taken up, and dependent units start again`() async throws {
+        let root = Workbench.root(), former = try root.make("old")
+        let path = try #require((former.unified ?? former.directories.first)?.path)
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: former)
+        #expect(output.line() == "ready")
+        let web = ServiceUnit.shell("web") { ($0.restart, $0.dependencies) = (.always, ["database"]) }
+        let fleet = try RunningFleet([ServiceUnit(name: "database", origin: .group(path)), web])
+        #expect(await fleet.waits { fleet.state("database") == .running && fleet.process("web") != nil })
+        let first = try #require(fleet.process("web"))
+        // As systemd does: the group is removed with the last process, and made again with the next one.
+        Workbench.clear(former, child)
+        #expect(await fleet.waits { fleet.state("database") != .running })
+        let next = try root.make("old")
+        let (successor, ready) = try Workbench.shell("echo ready; exec sleep 1000", in: next)
+        defer { Workbench.clear(next, successor) }
+        #expect(ready.line() == "ready")
+        #expect(await fleet.waits { fleet.state("database") == .running })
+        kill(first, SIGKILL)
+        #expect(await fleet.waits { fleet.process("web").map { $0 != first && RunningFleet.isRunning($0) } ?? false })
+        #expect(await fleet.stop() && RunningFleet.isRunning(successor.pid) && !next.isFrozen)
+    }
+
     @Test(.needs(Workbench.hasFreezer, "no version 2 groups here"))
     func `K38 a group of another prefix is not taken, and the processes there run on`() async throws {
         let prefix = Workbench.prefix(), other = GroupRoot(prefix: prefix + "-a"), group = try other.make("b")
@@ -181,6 +204,39 @@ import Testing
         #expect(fleet.decisions("job").contains { $0.kind == .end })
         #expect(free != nil && text(fleet, "job", file) == free && !fleet.text("job.process").contains("lift"))
         #expect(await fleet.stop() && fleet.state("web") != .suspended)
+    }
+
+    @Test(
+        .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"),
+        .needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
+    func `C36 T33 a throttled unit that is asked to end is not slow while it saves`() async throws {
+        let directory = Fixture.Directory(), saved = "\(directory.path)/saved"
+        let script = """
+            $SIG{TERM} = 'IGNORE';
+            socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!;
+            syswrite(S, "1 hello v=1\\n2 state is=background\\n"); select(undef, undef, undef, 0.01) until -e '\(saved)'
+            """
+        var job = ServiceUnit(name: "job", origin: .command(["/usr/bin/perl", "-MSocket", "-e", script]))
+        (job.restart, job.role, job.suspension, job.allowance) = (.never, .background, .never, .milliseconds(50))
+        let fleet = try RunningFleet([.shell("web"), job]) {
+            ($0.policy.throttleGrace, $0.policy.leaveTime) = (.milliseconds(300), .milliseconds(50))
+            // The unit ends by the test's file, and not by the time.
+            $0.policy.grace = .seconds(3600)
+        }
+        let isNew = Workbench.found.capabilities["throttle"]!.detail.hasSuffix("cpu.max"),
+            file = isNew ? "cpu.max" : "cpu.cfs_quota_us"
+        #expect(await fleet.waits { fleet.report("job")?.backgroundSince != nil })
+        let free = text(fleet, "job", file)
+        fleet.push()
+        #expect(await fleet.waits { fleet.state("job") == .ending && text(fleet, "job", file) == free })
+        let isThrottled = fleet.records.contains { record in
+            record.action == .throttle(true) && record.result.map { $0.failure == nil } ?? false
+        }
+        #expect(isThrottled && free != nil && !fleet.text("job.process").contains("lift"))
+        close(open(saved, O_CREAT | O_WRONLY, 0o600))
+        #expect(await fleet.waits { fleet.state("job") == .stopped })
+        #expect(await fleet.stop())
+        unlink(saved)
     }
 
     /// The virtual machine's situation `systemd-unit` checks the same under systemd itself.

@@ -82,6 +82,34 @@ import Testing
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
     }
 
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here"))
+    func `C33 C48 a unit woken for keep-alive is not frozen again while a file lock is held`() async throws {
+        let directory = Fixture.Directory(), file = "\(Workbench.directory)/\(Workbench.prefix())"
+        let (take, held, go) = ("\(directory.path)/take", "\(directory.path)/held", "\(directory.path)/go")
+        defer { for path in [take, held, go, file] { unlink(path) } }
+        let script = """
+            socket(L, AF_UNIX, SOCK_STREAM, 0); connect(L, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!;
+            syswrite(L, "1 hello v=1\\n2 suspend\\n"); select(undef, undef, undef, 0.01) until -e '\(take)';
+            open(F, '>', '\(file)') or die $!; flock(F, 2) or die $!; open(H, '>', '\(held)'); close(H);
+            select(undef, undef, undef, 0.01) until -e '\(go)'; close(F); sleep 1000
+            """
+        let job = perl("job", script) { ($0.role, $0.keepAlive) = (.background, .milliseconds(100)) }
+        let fleet = try RunningFleet([job]) {
+            ($0.policy.leaveTime, $0.policy.keepAliveInterval) = (.milliseconds(50), .milliseconds(100))
+            $0.policy.keepAliveBudget = .milliseconds(100)
+        }
+        #expect(await fleet.waits { fleet.state("job") == .suspended })
+        // The unit takes the lock during one of the wakes, and the end of that wake or of the next one finds the lock.
+        close(open(take, O_CREAT | O_WRONLY, 0o600))
+        #expect(
+            await fleet.waits {
+                access(held, F_OK) == 0 && fleet.report("job").map { $0.state == .running && $0.holdsLocks } ?? false
+            })
+        close(open(go, O_CREAT | O_WRONLY, 0o600))
+        #expect(await fleet.waits { fleet.state("job") == .suspended })
+        #expect(await fleet.stop())
+    }
+
     @Test func `K38 a process that a unit names as the main process is followed, and a foreign process is not`() async throws {
         let stranger = try Workbench.shell("exec sleep 1000", in: nil).child
         defer {

@@ -81,6 +81,42 @@ import Testing
         #expect(engine.words(fleet(9, .warning, [job])) == [])
     }
 
+    /// Returns a unit whose freeze failed at 6 s, and whose thaw failed at 7 s.
+    private mutating func halfFrozen() -> UnitReport {
+        var job = leaving()
+        #expect(engine.words(fleet(6, .warning, [job]), failure: "not confirmed") == ["job: suspend"])
+        (job.state, job.since) = (.suspending, .seconds(6))
+        #expect(engine.words(fleet(7, .warning, [job]), failure: "refused") == ["job: resume room"])
+        return job
+    }
+
+    @Test mutating func `K36 T32 a half-frozen unit is thawed every 30 s until that succeeds`() {
+        var job = halfFrozen()
+        let resting = fleet(36.5, .warning, [job])
+        #expect(engine.words(resting) == [] && engine.nextEvaluation(after: resting) == .milliseconds(500))
+        #expect(engine.words(fleet(37, .warning, [job]), failure: "refused") == ["job: resume room"])
+        // Without an answer, the thaw counts as failed as well, after 5 s.
+        #expect(engine.words(fleet(67, .warning, [job])) == ["job: resume room"])
+        #expect(engine.words(fleet(72, .warning, [job])) == [])
+        #expect(engine.words(fleet(102, .warning, [job]), failure: nil) == ["job: resume room"])
+        (job.state, job.since) = (.suspended, .seconds(103))
+        #expect(engine.words(fleet(104, .warning, [job])) == [], "a later freeze, by another party, stays")
+    }
+
+    @Test mutating func `C91 a unit frozen after all, whose thaw failed, comes back with room only`() {
+        var job = halfFrozen()
+        (job.state, job.since) = (.suspended, .seconds(8))
+        for seconds in [8, 37, 80] { #expect(engine.words(fleet(Double(seconds), .warning, [job])) == [], "\(seconds)") }
+    }
+
+    @Test mutating func `T32 a return that failed before does not delay the rollback of a freeze`() {
+        #expect(engine.words(fleet(1, .critical, short: 50, [unit("job") { $0.isWarnable = false }]), failure: nil) == ["job: background"])
+        #expect(engine.words(fleet(6, .normal, [leaving()]), failure: "refused") == ["job: resume room"])
+        #expect(engine.words(fleet(7, .normal, [leaving()]), failure: "not confirmed") == ["job: suspend"])
+        let half = unit("job", .background, .suspending, since: 7) { $0.isWarnable = false }
+        #expect(engine.words(fleet(8, .normal, [half])) == ["job: resume room"])
+    }
+
     @Test mutating func `a report of the moment of a decision does not show the result`() {
         #expect(engine.words(fleet(6, .warning, short: 50, [leaving()])) == ["job: suspend"])
         let frozen = unit("job", .background, .suspended, since: 6) { ($0.isWarnable, $0.isSaved) = (false, true) }

@@ -176,6 +176,24 @@ import Testing
         #expect(words == (isEnded ? ["job: ask 10 s"] : []))
     }
 
+    @Test(arguments: [PressureLevel.normal, .warning, .critical])
+    mutating func `C36 a throttled unit that comes to the foreground, or is needed there, is slow no longer`(level: PressureLevel) {
+        func slow(_ name: String, _ role: ServiceUnit.Role, _ change: (inout UnitReport) -> Void = { _ in }) -> UnitReport {
+            unit(name, role) {
+                ($0.isThrottled, $0.throttledSince, $0.allowance, $0.isWarnable) = (true, .seconds(60), .seconds(30), false)
+                change(&$0)
+            }
+        }
+        let front = slow("front", .foreground) { $0.dependencies = ["needed"] }
+        let units = [
+            front, slow("needed", .background), slow("job", .background), slow("behind", .foreground) { $0.backgroundSince = .zero },
+        ]
+        #expect(engine.words(fleet(61, level, units), failure: "refused") == ["front: unthrottle", "needed: unthrottle"])
+        #expect(engine.words(fleet(90.5, level, Array(units.prefix(2)))) == [])
+        #expect(engine.nextEvaluation(after: fleet(90.5, level, Array(units.prefix(2)))) == .milliseconds(500))
+        #expect(engine.words(fleet(91, level, Array(units.prefix(2)))) == ["front: unthrottle", "needed: unthrottle"])
+    }
+
     @Test mutating func `C36 no other step follows a throttle until a report shows the unit throttled`() {
         var over = unit("job") { ($0.allowance, $0.backgroundSince, $0.isWarnable) = (.seconds(60), .zero, false) }
         #expect(engine.words(fleet(60, .warning, [over])) == ["job: throttle"])

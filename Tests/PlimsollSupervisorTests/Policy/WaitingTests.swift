@@ -110,4 +110,10 @@ import Testing
         let row = Dictionary(uniqueKeysWithValues: (0..<1000).map { ("u\($0)", $0 > 0 ? ["u\($0 - 1)"] : []) })
         #expect(StopOrder.turns(row) == 1000)
     }
+
+    @Test func `the turns after a unit are those of the living units that this one needs`() {
+        let units = ["db": [], "cache": ["db"], "web": ["db", "cache", "elsewhere"], "job": ["job"]]
+        #expect(["web", "cache", "db", "job", "gone"].map { StopOrder.turns(after: $0, units) } == [2, 1, 0, 0, 0])
+        #expect(StopOrder.turns(after: "a", ["a": ["b"], "b": ["a"]]) == 1)
+    }
 }

@@ -301,6 +301,8 @@ import Testing
 
     @Test func `C96 a supervisor's request for memory disconnects scenes behind the foreground`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
+        // A suspended scene would be reclaimable.
+        manager.lifecycle.policy.sceneSuspendsAfter = nil
         let scene = manager.lifecycle.connectScene("tenant", reason: .systemRequest) { scene in
             scene.preserve(in: store, snapshot: { [7] }, restore: { _ in })
             scene.declare { ByteCount.mebibytes(8).bytes }

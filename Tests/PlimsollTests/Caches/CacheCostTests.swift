@@ -119,6 +119,15 @@ import Testing
         #expect(cache.value(forKey: 1) == "a")
     }
 
+    @Test func `an expired entry cannot be pinned`() {
+        let clock = ManualClock(), cache = timed(clock, .seconds(10), nil)
+        cache.insert("a", forKey: 1)
+        #expect(cache.pin(1) && cache.unpin(1))
+        clock.freeze(for: .seconds(10))
+        #expect(!cache.pin(1) && cache.pinnedCount == 0)
+        #expect(cache.release(.max) == 1 && cache.count == 0, "no pin keeps what no look-up finds")
+    }
+
     @Test func `a removal after the expiry finds no value, and is reported as expired`() {
         let clock = ManualClock(), cache = timed(clock, .seconds(10), nil), reasons = Mutex<[RemovalReason]>([])
         cache.onRemoval { _, _, reason in reasons.withLock { $0.append(reason) } }

@@ -42,10 +42,33 @@ import Testing
     @Test func `a loaded value replaces one that has expired at this moment`() throws {
         let cache = cache()
         let value = try cache.valueBlocking(forKey: 1) {
-            cache.insert("expired", forKey: 1, timeToLive: .zero)
+            // An insert would revoke this load.
+            cache.keep("expired", 1, 7, [], LoadOrigin(), timeToLive: .zero)
             return "loaded"
         }
         #expect(value == "loaded" && cache.value(forKey: 1) == "loaded")
+    }
+
+    @Test func `a load is not kept after an insert during the load, whose value has been evicted`() async throws {
+        let cache = cache()
+        let first = try cache.valueBlocking(forKey: 1) {
+            cache.insert("new", forKey: 1)
+            _ = cache.release(.max)
+            return "old"
+        }
+        #expect(first == "old" && !cache.contains(1))
+        let second = try await cache.value(forKey: 2) {
+            cache.insert("new", forKey: 2)
+            _ = cache.release(.max)
+            return "old"
+        }
+        #expect(second == "old" && !cache.contains(2))
+        let many = try await cache.values(forKeys: [3, 4]) { _ in
+            cache.insert("new", forKey: 3)
+            _ = cache.release(.max)
+            return [3: "old", 4: "kept"]
+        }
+        #expect(many == [3: "old", 4: "kept"] && cache.values(forKeys: [1, 2, 3, 4]) == [4: "kept"])
     }
 
     @Test func `a load of many values without bytes tells nothing about the time of a byte`() async throws {

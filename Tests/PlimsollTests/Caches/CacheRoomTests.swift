@@ -103,6 +103,32 @@ import Testing
         #expect(cache.statistics.evictions == 400 && cache.statistics.replaced == 1)
     }
 
+    // MARK: Pins
+
+    @Test func `an insert that pinned entries leave no room for changes nothing, not even the key's own entry`() {
+        let cache = cache(100)
+        cache.insert(60, forKey: 0)
+        cache.insert(20, forKey: 1)
+        #expect(cache.pin(0))
+        #expect(!cache.insert(45, forKey: 1) && cache.value(forKey: 1) == 20 && cache.byteCount == 80)
+        cache.insert(10, forKey: 2)
+        #expect(!cache.insert(45, forKey: 1) && cache.count == 3 && cache.byteCount == 90)
+        #expect(cache.insert(40, forKey: 1) && cache.value(forKey: 1) == 40 && cache.byteCount == 100)
+    }
+
+    @Test func `an insert that pinned entries leave no room for in memory evicts no other entry`() {
+        let meter = ChargeMeter {}, cache = cache()
+        _ = cache.attach(meter)
+        cache.insert(90, forKey: 0)
+        cache.insert(10, forKey: 1)
+        #expect(cache.pin(0))
+        meter.allow(5, since: meter.heldBytes)
+        #expect(!cache.insert(16, forKey: 2) && cache.count == 2 && meter.heldBytes == 100)
+        #expect(cache.insert(15, forKey: 2) && cache.byteCount == 105 && meter.heldBytes == 105)
+        #expect(!cache.insert(106, forKey: 0) && cache.count == 2)
+        #expect(cache.insert(105, forKey: 0) && cache.count == 1 && cache.pinnedCount == 1)
+    }
+
     // MARK: Memory
 
     @Test func `an insert may take the room in memory and all of the cache's own bytes`() {

@@ -1,4 +1,5 @@
 import PlimsollTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -52,6 +53,54 @@ import Testing
         let third = cache(100)
         let some = try third.restore(from: store, as: "warm")
         #expect(third.byteCount <= 100 && some.restored > 0 && third.count > 0)
+    }
+
+    /// A value whose decoding inserts another one under key 1.
+    struct Overtaken: VolatileStorable {
+        static let cache = Mutex<PurgeableCache<Int, Overtaken>?>(nil)
+        let text: String
+
+        init(_ text: String) { self.text = text }
+        init(decoding bytes: RawSpan) {
+            text = String(decoding: bytes)
+            Self.cache.withLock { $0 }?.insert(Overtaken("newer"), forKey: 1)
+        }
+        func encode(into encoder: inout VolatileEncoder) { encoder.append(text) }
+    }
+
+    @Test func `a value that comes while a snapshot's value is decoded stays`() throws {
+        func cache() -> PurgeableCache<Int, Overtaken> {
+            PurgeableCache("overtaken", shardCount: 1, cost: { _, _ in 1 })
+        }
+        let first = cache(), second = cache()
+        first.insert(Overtaken("older"), forKey: 1)
+        #expect(try first.save(to: store, as: "overtaken") == 1)
+        Overtaken.cache.withLock { $0 = second }
+        defer { Overtaken.cache.withLock { $0 = nil } }
+        let restoration = try second.restore(from: store, as: "overtaken")
+        #expect(restoration == CacheRestoration(restored: 0, skipped: 1, reason: nil))
+        #expect(second.value(forKey: 1)?.text == "newer" && second.count == 1)
+    }
+
+    /// A value that claims to have so many bytes. Only the first exists, so the claim must be refused before any read.
+    struct Claimed: VolatileStorable {
+        let byteCount: Int
+
+        init(_ byteCount: Int) { self.byteCount = byteCount }
+        init(decoding bytes: RawSpan) { byteCount = bytes.byteCount }
+        func encode(into encoder: inout VolatileEncoder) {}
+        func withEncodedBytes<R>(_ body: (UnsafeRawBufferPointer) throws -> R) throws -> R {
+            try withUnsafeBytes(of: 7 as UInt8) { try body(UnsafeRawBufferPointer(start: $0.baseAddress, count: byteCount)) }
+        }
+    }
+
+    @Test func `a value of 4 GiB or more is left out of a snapshot, and the rest is written`() throws {
+        func cache() -> PurgeableCache<Int, Claimed> { PurgeableCache("claimed", shardCount: 1, cost: { _, _ in 1 }) }
+        let first = cache(), second = cache()
+        for (key, count) in [1, 1 << 32, 1, 1 << 40].enumerated() { first.insert(Claimed(count), forKey: key) }
+        #expect(try first.save(to: store, as: "claimed") == 2)
+        #expect(try second.restore(from: store, as: "claimed") == CacheRestoration(restored: 2, skipped: 0, reason: nil))
+        #expect(second.contains(0) && second.contains(2) && second.value(forKey: 2)?.byteCount == 1)
     }
 
     @Test func `a snapshot is bounded, and the hottest entries are chosen`() throws {

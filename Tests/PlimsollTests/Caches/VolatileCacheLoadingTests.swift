@@ -115,4 +115,20 @@ import Testing
         }
         #expect(both == [2: "loaded", 3: "loaded"] && cache.values(forKeys: [2, 3]) == [3: "loaded"])
     }
+
+    @Test func `a load is not kept after an insert during the load, whose value has been evicted`() async throws {
+        let cache = cache()
+        let first = try cache.valueBlocking(forKey: 1) {
+            cache.insert("new", forKey: 1)
+            _ = cache.release(.max)
+            return "old"
+        }
+        #expect(first == "old" && !cache.contains(1))
+        let many = try await cache.values(forKeys: [2, 3]) { _ in
+            cache.insert("new", forKey: 2)
+            _ = cache.release(.max)
+            return [2: "old", 3: "kept"]
+        }
+        #expect(many == [2: "old", 3: "kept"] && cache.values(forKeys: [1, 2, 3]) == [3: "kept"])
+    }
 }

@@ -165,6 +165,56 @@ import Testing
         #expect(!purger.isAwaited, "once")
     }
 
+    @Test func `a restriction that another call has kept in force is lifted in a later turn`() {
+        let manager = manager(), holder = NotedHolder(held: 100 << 20), purger = manager.parts.purger
+        manager.register(holder)
+        var response = response(of: manager)
+        turn(.seconds(1), .warning, &response, shortfall: .mebibytes(40))
+        pass(of: manager)
+        for second in 2...4 { turn(.seconds(second), .normal, &response) }
+        #expect(purger.isAwaited)
+        let entry = manager.parts.purgeables.snapshot[0]
+        let isInside = entry.gate.call { pass(of: manager) }
+        #expect(isInside && !purger.isAwaited && holder.restrictions == [.mebibytes(60)])
+        turn(.seconds(5), .normal, &response)
+        #expect(purger.isAwaited)
+        pass(of: manager)
+        #expect(holder.restrictions == [.mebibytes(60), nil])
+        turn(.seconds(6), .normal, &response)
+        #expect(!purger.isAwaited, "once")
+    }
+
+    /// A purgeable that blocks when its restriction is lifted.
+    private final class Clinging: Purgeable {
+        let name = "clinging", rebuildCost = RebuildCost.cheap
+        private let blockade: Blockade
+
+        init(_ blockade: Blockade) { self.blockade = blockade }
+
+        var heldBytes: Int { 0 }
+        func release(_ target: Int) -> Int { 0 }
+        func restrict(to limit: ByteCount?) { if limit == nil { blockade.wait() } }
+    }
+
+    @Test func `after a lifting that hangs was given up, the other restrictions are lifted`() async {
+        let manager = manager(), holder = NotedHolder(held: 100 << 20), blockade = Blockade()
+        manager.register(Clinging(blockade))
+        manager.register(holder)
+        var response = response(of: manager)
+        turn(.seconds(1), .warning, &response, shortfall: .mebibytes(40))
+        pass(of: manager)
+        for second in 2...4 { turn(.seconds(second), .normal, &response) }
+        manager.parts.purgeWorker.start()
+        await until("the lifting") { blockade.count == 1 }
+        #expect(holder.restrictions == [.mebibytes(60)])
+        // The calls of the next thread begin at the time of the turns.
+        clock.advance(by: .seconds(60))
+        for second in 60...61 { turn(.seconds(second), .normal, &response) }
+        await until("the other lifting") { holder.restrictions == [.mebibytes(60), nil] }
+        blockade.open()
+        manager.parts.purgeWorker.stop()
+    }
+
     @Test func `a restriction ends with the registration, and a purgeable without a restriction is left alone`() {
         let manager = manager(), holder = NotedHolder(held: 100 << 20), late = NotedHolder(held: 100 << 20)
         let registration = manager.register(holder)

@@ -49,12 +49,23 @@ import Testing
             ("fallFactor", { $0.fallFactor = 0.99 }), ("burstHalfLife", { $0.burstHalfLife = .milliseconds(999) }),
             ("burstReserve", { $0.burstReserve = 1.01 }), ("burstReserve", { $0.burstReserve = -0.01 }),
             ("stallWarning", { $0.stallWarning = 0 }), ("stallWarning", { $0.stallCritical = 0.19 }),
+            ("stallWarning", { $0.stallWarning = .nan }), ("stallWarning", { $0.stallCritical = .nan }),
+            ("fallFactor", { $0.fallFactor = .nan }), ("fallFactor", { $0.fallFactor = .infinity }),
+            ("fallHold", { $0.fallHold = .nanoseconds(-1) }), ("recoveryHold", { $0.recoveryHold = .nanoseconds(-1) }),
+            ("announcementRest", { $0.announcementRest = .nanoseconds(-1) }),
+            ("atMost", { ($0.warningMargin.atMost, $0.criticalMargin.atMost) = (ByteCount(-1), ByteCount(-1)) }),
+            ("atMost", { $0.criticalMargin.atMost = ByteCount(-1) }), ("atMost", { $0.growthFloor.atMost = ByteCount(-1) }),
+            // Even an empty group would not have enough memory for the level to fall.
+            ("never fall", { $0.warningMargin = Margin(share: 1) }),
+            ("never fall", { ($0.warningMargin, $0.fallFactor) = (Margin(share: 0.25), 4) }),
         ]
         for (name, change) in changes { #expect(problem(change)?.contains(name) == true, "\(name)") }
         let allowed: [(inout PressureThresholds) -> Void] = [
             { $0.criticalMargin = $0.warningMargin }, { $0.growthFloor = Margin(share: 1) }, { $0.growthFloor = Margin(share: 0) },
-            { $0.warningMargin = Margin(share: 1) }, { $0.fallFactor = 1 }, { $0.burstHalfLife = .seconds(1) }, { $0.burstReserve = 0 },
-            { $0.burstReserve = 1 }, { $0.stallCritical = $0.stallWarning },
+            { $0.warningMargin = Margin(share: 1, atMost: .gibibytes(1)) }, { $0.fallFactor = 1 }, { $0.burstHalfLife = .seconds(1) },
+            { $0.burstReserve = 0 }, { $0.burstReserve = 1 }, { $0.stallCritical = $0.stallWarning },
+            { ($0.warningMargin, $0.fallFactor) = (Margin(share: 0.25), 3.99) }, { $0.stallCritical = .infinity },
+            { ($0.fallHold, $0.recoveryHold, $0.announcementRest) = (.zero, .zero, .zero) }, { $0.growthFloor.atMost = .zero },
         ]
         for change in allowed { #expect(problem(change) == nil) }
     }

@@ -109,6 +109,18 @@ import Testing
         #expect(assessor.assess(reading(2, available: .mebibytes(300))).observed == .normal)
     }
 
+    @Test func `a raised limit that leaves a parent's as the tightest shows the parent's memory, and no growth`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(PressureReading(at: .zero, limit: .gibibytes(1), usage: .mebibytes(512)))
+        let parent = assessor.assess(PressureReading(at: .seconds(1), limit: .gibibytes(4), usage: .gibibytes(3)))
+        #expect(parent.observed == .normal && parent.growth == .zero && parent.surge == .zero)
+        // Nor is the difference a burst, for which caches would leave memory free.
+        let later = assessor.assess(PressureReading(at: .seconds(3), limit: .gibibytes(4), usage: .gibibytes(3)))
+        #expect(later.burst == .zero && later.observed == .normal)
+        let grown = assessor.assess(PressureReading(at: .seconds(4), limit: .gibibytes(4), usage: .mebibytes(3200)))
+        #expect(grown.surge > .mebibytes(100), "growth below the new limit counts")
+    }
+
     @Test func `T17 an unlimited group gives no pressure by headroom`() {
         var assessor = PressureAssessor()
         let assessment = assessor.assess(PressureReading(at: .zero, usage: .gibibytes(100)))

@@ -187,6 +187,20 @@ import Testing
         await until { threads.busy == 0 && reasons.all == [.operator] }
     }
 
+    @Test func `a handler that is set after its scope was given up is called, and cancelled`() async {
+        let scope = BackgroundScope(), seen = Log<String>(), threads = manager.parts.threads
+        scope.expire(.operator)
+        scope.giveUp()
+        scope.whenExpired(on: threads) { reason in
+            seen.add("\(reason)")
+            try? await untilCancelled()
+            seen.add(Task.isCancelled ? "cancelled" : "not cancelled")
+        }
+        await scope.leave()
+        await until("the end of the handler") { seen.all.count == 2 }
+        #expect(seen.all == ["\(ExpirationReason.operator)", "cancelled"])
+    }
+
     @Test func `a scope that ends by itself lets go of its handler`() async throws {
         final class Kept: Sendable {
             let deaths: Counter

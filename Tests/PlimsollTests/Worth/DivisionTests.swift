@@ -83,6 +83,17 @@ import Testing
         #expect(Division.next([pinned, limited, free], from: [300, 100, 600], budget: 100).shares == [300, 0, 0])
     }
 
+    @Test(arguments: [1, 3, 20])
+    func `a holder keeps its least share, even if that leaves the others less than a unit each`(others: Int) {
+        let precious = Division.Holder(held: 100_000, curve: Self.power(50_000), loadTime: 1, least: 100_000)
+        let dear = Division.Holder(held: 100, curve: Self.power(50_000), loadTime: 1000)
+        let holders = [precious] + Array(repeating: dear, count: others), budget = 100_000 + 100 * others
+        let best = Division.best(holders, budget: budget)
+        #expect(best[0] >= 100_000 && best.reduce(0, +) <= budget, "\(best)")
+        let next = Division.next(holders, from: holders.map(\.held), budget: budget).shares
+        #expect(next[0] >= 100_000 && next.reduce(0, +) <= budget, "\(next)")
+    }
+
     @Test func `extreme numbers do not trap`() {
         let worst = [
             Division.Holder(held: .max, curve: Self.power(100), loadTime: .nan, least: .min, most: .min),

@@ -41,6 +41,9 @@ extension PurgeableCache {
     func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: LoadOrigin?)
         -> Bool
     {
+        // A load that began before has an older value, and may end after this one has been evicted. A fence would cost
+        // every insert too much, so an insert at the very instant of a cache's first load may miss that load.
+        if load == nil, counters.has(.loads) { revokeLoad(of: key) }
         guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost)
         else {
             counters.count(.rejection)
@@ -104,12 +107,13 @@ extension PurgeableCache {
             guard room.wanted <= counters.bound.pointee.load(ordering: .relaxed) else { return .refused }
             room.replaced = existing.map { table.cost(of: $0) } ?? 0
             if reserve(&room, besides: room.replaced) { break }
+            let hasPins = counters.has(.pins)
+            if hasPins { room.keepsPin = existing.map { table.isPinned($0) } ?? false }
             // Others make room first, while this cache is below its share.
             if mayAskOthers(room) { return .lacksRoom }
             // With many pinned entries, evict nothing before there is known to be enough.
-            if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) {
-                return .lacksRoom
-            }
+            let lacking = room.wanted &- room.held &- room.replaced
+            if hasPins, !room.hasEvicted, !table.mayGive(lacking, besides: existing) { return .lacksRoom }
             guard let victim = table.evict(over: part(table.depth)) else { return .lacksRoom }
             room.hasEvicted = true
             room.held &+= victim.cost

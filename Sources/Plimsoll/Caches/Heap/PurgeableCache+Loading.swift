@@ -3,8 +3,8 @@ extension PurgeableCache {
     ///
     /// Single flight: at most one load per key runs, for all callers of any loading method. If the load throws, all
     /// waiting callers get the error. If its caller is cancelled, the next caller in line loads. Nothing is kept of
-    /// a load that threw, nor of a load that began before the key was removed or one of its tags was purged; later
-    /// callers load anew. A value that was inserted during the load stays.
+    /// a load that threw, nor of a load that began before the key was inserted or removed, or one of its tags purged;
+    /// later callers load anew.
     ///
     /// A value older than the cache's `refreshAfter` is returned, and one background task reloads the value, for
     /// all callers. The value keeps its tags. If that load throws, the value stays, and the next attempt follows
@@ -45,6 +45,7 @@ extension PurgeableCache {
             return hit.value
         }
         if let value = value(forKey: key) { return value }
+        noteLoading()
         return try await loads.value(forKey: key, tags: tags, known: { peek(key) }) { flight in
             let (loaded, cost) = try await loadRecord.timing(time, load) { loaded in
                 let cost = costOf(key, loaded.value)
@@ -72,6 +73,7 @@ extension PurgeableCache {
     /// - Complexity: O(1) plus the load.
     public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
+        noteLoading()
         return try loads.value(
             forKey: key, tags: tags, known: { peek(key) },
             loadNow: { flight in
@@ -105,6 +107,7 @@ extension PurgeableCache {
     ) async throws -> [Key: Value] {
         let (found, missing) = lookUp(keys)
         if missing.isEmpty { return found }
+        noteLoading()
         let loaded = try await loads.values(forKeys: missing, tags: tags, known: { peek($0) }) { led in
             let values = try await timed(led.map(\.key), load)
             for (key, flight) in led {
@@ -121,6 +124,9 @@ extension PurgeableCache {
     public var rebuildTimePerByte: Double? { loadRecord.nanosecondsPerByte }
 
     // MARK: Helpers
+
+    /// Makes inserts look for loads from now on.
+    private func noteLoading() { if !counters.has(.loads) { counters.use(.loads) } }
 
     private func lookUp(_ keys: some Sequence<Key>) -> (found: [Key: Value], missing: [Key]) {
         var found: [Key: Value] = [:], missing: [Key] = [], asked: Set<Key> = []

@@ -6,13 +6,13 @@ extension PurgeableCache {
     ///
     /// Pinned entries count toward the limit: an insert that would need their room is refused.
     ///
-    /// - Returns: false if there is no entry under `key`.
+    /// - Returns: false if there is no entry under `key`, or if the entry has expired.
     @discardableResult
     public func pin(_ key: Key) -> Bool {
-        let hash = hasher.of(key)
+        let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         counters.use(.pins)
         return withShard(of: hash) { shard, table in
-            guard let slot = find(key, hash, in: shard) else { return false }
+            guard let slot = find(key, hash, in: shard), table.times[slot].deadline > now else { return false }
             table.pin(slot)
             return true
         }

@@ -94,6 +94,17 @@ extension PurgeableCache {
         return lacking > min(free, meter.load()?.room(leavesReserve: isAboveShare(with: lacking)) ?? .max)
     }
 
+    /// Returns true if the pinned entries leave enough room, under the bound and in memory, with all others evicted. If
+    /// false, nothing is evicted.
+    private func mayFitBesidePins(_ room: CostReservation) -> Bool {
+        // An entry that is to be replaced makes room for its successor, even if pinned.
+        let pinned = max(0, sum { $0.pinned.cost } - (room.keepsPin ? room.replaced : 0))
+        let total = counters.total.pointee.load(ordering: .relaxed)
+        let (inMemory, overflow) = total.addingReportingOverflow(meter.load()?.room ?? .max)
+        let bound = counters.bound.pointee.load(ordering: .relaxed)
+        return room.wanted <= min(bound, overflow ? .max : inMemory) - pinned
+    }
+
     /// Bound on the number of times an insert waits for room that other inserts have reserved. Far more than ever needed,
     /// but finite.
     private static var mostAttempts: Int { 1000 }
@@ -113,9 +124,7 @@ extension PurgeableCache {
             _ = meter.load()?.makeRoom(lacking)
             return true
         }
-        // Pinned entries leave too little room, even with all other entries evicted.
-        let most = counters.bound.pointee.load(ordering: .relaxed) - room.wanted + room.replaced
-        if counters.has(.pins), sum({ $0.pinned.cost }) > most { return false }
+        if counters.has(.pins), !mayFitBesidePins(room) { return false }
         var count = 0, linked = 0
         // Shards above their share come first. If there is none, all shards are tried.
         for isFair in [true, false] {
@@ -161,6 +170,8 @@ struct CostReservation {
     @usableFromInline var held = 0
     /// Cost of the entry under the same key, when last read.
     @usableFromInline var replaced = 0
+    /// True if that entry is pinned, and its successor will be.
+    @usableFromInline var keepsPin = false
     /// True if entries of the newcomer's own shard may have been evicted.
     @usableFromInline var hasEvicted = false
     /// True if caches above their share were asked to make room.

@@ -14,7 +14,8 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
     /// Writes the contents to `store`, so that the next process starts warm. The hottest entries are chosen first,
     /// with their costs, tags and remaining time. `FileStateStore` replaces the file as a whole, with a checksum.
     ///
-    /// Visits one shard at a time and does not count as a use. Changes made meanwhile may or may not be included.
+    /// Visits one shard at a time and does not count as a use. Changes made meanwhile may or may not be included. An
+    /// entry whose key or value takes 4 GiB or more is left out.
     ///
     /// - Parameters:
     ///   - store: the store to write to.
@@ -29,12 +30,13 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
         var encoder = VolatileEncoder(), records: [[UInt8]] = [], size = 0
         for copy in entries(.max, order: { $0.order().reversed() }) where size < bytes.bytes {
             var record = VolatileEncoder()
-            try copy.key.withEncodedBytes { Self.append($0, to: &record) }
-            try copy.value.withEncodedBytes { Self.append($0, to: &record) }
+            guard try copy.key.withEncodedBytes({ Self.append($0, to: &record) }),
+                try copy.value.withEncodedBytes({ Self.append($0, to: &record) })
+            else { continue }
             record.append(Int64(copy.cost))
             record.append(copy.expires == .max ? Int64.max : copy.expires - now)
             record.append(UInt32(copy.tags.count))
-            for tag in copy.tags { Array(tag.utf8).withUnsafeBytes { Self.append($0, to: &record) } }
+            for tag in copy.tags { Array(tag.utf8).withUnsafeBytes { _ = Self.append($0, to: &record) } }
             size += record.bytes.count
             records.append(record.bytes)
         }
@@ -92,7 +94,8 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
         guard let key = Self.decode(Key.self, key), !contains(key), let value = Self.decode(Value.self, value) else {
             return false
         }
-        return insert(value, forKey: key, cost: cost, tags: tags, timeToLive: left)
+        // Not as an insert: a value that came while this one was decoded is newer.
+        return keep(value, key, cost, tags, LoadOrigin(), timeToLive: left)
     }
 
     private static func decode<T: VolatileStorable>(_ type: T.Type, _ bytes: ArraySlice<UInt8>) -> T? {
@@ -102,9 +105,12 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
         }
     }
 
-    private static func append(_ bytes: UnsafeRawBufferPointer, to encoder: inout VolatileEncoder) {
-        encoder.append(UInt32(bytes.count))
+    /// Appends the length and the bytes. Returns false, and appends nothing, if the length exceeds 32 bits.
+    private static func append(_ bytes: UnsafeRawBufferPointer, to encoder: inout VolatileEncoder) -> Bool {
+        guard let count = UInt32(exactly: bytes.count) else { return false }
+        encoder.append(count)
         encoder.append(contentsOf: bytes)
+        return true
     }
 }
 

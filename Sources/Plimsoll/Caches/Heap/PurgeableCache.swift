@@ -218,9 +218,9 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         return entry.reason == .removed ? entry.value : nil
     }
 
-    /// Lets the value of a load of `key` in progress not be kept. For an insert into a second-level store: by the end of
-    /// the load the inserted value may have been evicted.
-    package func revokeLoad(of key: Key) { if loads.isBusy { loads.revoke(key) } }
+    /// Lets the value of a load of `key` in progress not be kept.
+    @usableFromInline
+    func revokeLoad(of key: Key) { if loads.isBusy { loads.revoke(key) } }
 
     /// Returns true if there is a value under `key`. Does not count as a use.
     public func contains(_ key: Key) -> Bool {

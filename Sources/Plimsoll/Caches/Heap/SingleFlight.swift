@@ -1,9 +1,10 @@
 import Synchronization
 
-/// The load that made a value, as far as the load decides whether the value is kept.
+/// The load that made a value, as far as the load decides whether the value is kept. Restoring an entry of a snapshot
+/// is a load as well.
 @usableFromInline
 struct LoadOrigin: Sendable {
-    /// The flight of the key; `nil` for a refresh.
+    /// The flight of the key; `nil` for a refresh, or a restored value.
     var flight: (any RevocableLoad)?
     /// Mark of the entry that a refresh is to replace; `nil` for a load without an entry.
     var claim: Int64?
@@ -12,7 +13,7 @@ struct LoadOrigin: Sendable {
     var isRevoked: Bool { flight?.isRevoked ?? false }
 }
 
-/// A load whose value must not be kept once the key was removed or a tag was purged.
+/// A load whose value must not be kept once the key was inserted or removed, or a tag purged.
 protocol RevocableLoad: AnyObject, Sendable {
     var isRevoked: Bool { get }
 }
@@ -39,7 +40,8 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         // inserting thread reads the flag under that lock.
         private let revoked = Atomic<Bool>(false)
 
-        /// True if the key was removed, or a tag purged, after the load began. The value must not be kept then.
+        /// True if the key was inserted or removed, or a tag purged, after the load began. The value must not be kept
+        /// then.
         var isRevoked: Bool { revoked.load(ordering: .relaxed) }
         fileprivate func revoke() { revoked.store(true, ordering: .relaxed) }
     }

@@ -3,8 +3,8 @@ extension VolatileCache {
     ///
     /// Concurrent callers of the same key, here or in the other forms, share one load (single flight). If the load
     /// throws, all waiting callers get the error. If the loading caller was cancelled, the next caller loads anew. A
-    /// load that threw leaves no value; neither does a load that began before the key was removed or one of the tags
-    /// was purged. A value that was inserted during the load stays.
+    /// load that threw leaves no value; neither does a load that began before the key was inserted or removed, or one
+    /// of the tags purged.
     ///
     /// - Parameters:
     ///   - key: the key to look up.

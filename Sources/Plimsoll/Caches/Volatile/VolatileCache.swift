@@ -119,6 +119,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     func insert(_ value: Value, forKey key: Key, tags: [String], timeToLive: Duration? = nil, of load: LoadOrigin?)
         -> Bool
     {
+        if load == nil { revokeLoad(of: key) }
         let tags = tags.isEmpty ? [] : tags.map { Self.number(of: $0) }
         let isKept = try? value.withEncodedBytes { bytes in
             withKey(key) { hash, keyBytes, isSame in
@@ -128,6 +129,14 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
             }
         }
         return isKept ?? false
+    }
+
+    /// Lets the value of a load of `key` in progress not be kept, because a new value is inserted. By the end of the
+    /// load the new value may have been evicted, or taken by the kernel.
+    @usableFromInline
+    func revokeLoad(of key: Key) {
+        // In a forked child, a thread that does not exist there may hold the lock of the loads for ever.
+        if !store.isForked, loads.isBusy { loads.revoke(key) }
     }
 
     /// Removes and returns the value under `key`; `nil` if there was none, or if the kernel took it.

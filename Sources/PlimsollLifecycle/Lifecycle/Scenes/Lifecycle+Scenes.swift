@@ -68,9 +68,14 @@ extension Lifecycle {
     }
 
     /// Brings the process to the state that the scenes request.
-    func followScenes(_ cause: LifecycleCause) async throws {
+    ///
+    /// - Parameter needed: state to which a scene is about to rise. Waits until the process is there, even if another
+    ///   request has begun that way: the process goes first (C94).
+    func followScenes(_ cause: LifecycleCause, upTo needed: LifecycleState = .notRunning) async throws {
         let aim: @Sendable () -> LifecycleState = { self.desired.withLock { $0.process } }
-        guard aim() != unit.engine.target else { return }
+        // A handler cannot wait, because the way up may be waiting for that handler.
+        let waits = unit.engine.current < min(needed, aim()) && !AsyncCallGate.isInside
+        guard waits || aim() != unit.engine.target else { return }
         recordReport(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
     }
 

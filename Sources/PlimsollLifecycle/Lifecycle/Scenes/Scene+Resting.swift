@@ -21,12 +21,14 @@ extension Scene {
 
     /// Suspends the scene once hidden and unused for the policy's time, with no live background task.
     func watchIdleness() {
-        guard let limit = lifecycle.policy.sceneSuspendsAfter, state == .background else { return }
+        guard let limit = lifecycle.policy.sceneSuspendsAfter else { return }
         let now = lifecycle.alarms.heartbeat.running
-        let left = contents.withLock { max($0.hiddenSince, $0.lastUsed) } + limit - now
+        let left = contents.withLock { $0.idleSince } + limit - now
         if left <= .zero {
-            // The end of the last live task calls this method again.
-            guard !tasks.hasLiveTasks else { return }
+            // Only now: on the way, another request may still change the target. Not `state`: when a scene comes up in
+            // the background, that state is published only after `hide`. The end of the last live task calls this
+            // method again.
+            guard unit.engine.target == .background, !tasks.hasLiveTasks else { return }
             lifecycle.threads.run { await self.rest() }
             return
         }
@@ -35,22 +37,53 @@ extension Scene {
         former?.cancel()
     }
 
-    private func rest() async {
-        contents.withLock { if $0.wanted > .notRunning { $0.rests = true } }
+    /// Suspends the scene if still idle: the scene may have been used, or have begun a task, since the decision.
+    func rest() async {
+        guard let limit = lifecycle.policy.sceneSuspendsAfter else { return }
+        let now = lifecycle.alarms.heartbeat.running, isBusy = tasks.hasLiveTasks
+        let decision: RestDecision = contents.withLock { contents in
+            // A scene that is about to end needs no further watch.
+            guard contents.wanted > .notRunning else { return .ends }
+            guard !isBusy, contents.idleSince + limit <= now else { return .stays }
+            contents.rests = true
+            return .rests
+        }
+        switch decision {
+        case .ends: return
+        case .stays: return watchIdleness()
+        case .rests: break
+        }
         _ = try? await follow(.idle, within: lifecycle.policy.backgroundDeadline)
+        // A task may have begun after the look at the tasks, before the suspension refused new ones.
+        if tasks.hasLiveTasks, contents.withLock({ $0.rests }) { await wake() }
+        // A request may have revoked the decision before the first step.
+        watchIdleness()
     }
 
     /// Wakes the scene for work behind the front. A suspended scene goes on in the background.
     func wake() async {
-        let wanted = contents.withLock { $0.wanted }
+        let now = lifecycle.alarms.heartbeat.running
+        // Under one lock: either `rest` finds this use, or this call finds the decision to rest.
+        let (wanted, rests) = contents.withLock { contents in
+            contents.lastUsed = now
+            return (contents.wanted, contents.rests)
+        }
         if wanted == .suspended {
             _ = try? await go(.background, .operator)
-        } else if state == .suspended {
+        } else if rests || state == .suspended {
             _ = try? await go(wanted, .operator)
-        } else {
-            touch()
         }
     }
+}
+
+extension Scene {
+    /// The result of the second look at an idle scene, right before the suspension.
+    fileprivate enum RestDecision { case ends, stays, rests }
+}
+
+extension Scene.Contents {
+    /// The last time at which the scene was hidden or used.
+    fileprivate var idleSince: Duration { max(hiddenSince, lastUsed) }
 }
 
 extension Scene {

@@ -202,7 +202,7 @@ public final class Scene: Sendable {
     func reconcile(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         guard takesSteps else { return LifecycleReport(target: aim) }
         let rises = aim > state
-        if rises { try await lifecycle.followScenes(cause) }
+        if rises { try await lifecycle.followScenes(cause, upTo: aim) }
         let report = try await follow(cause, within: budget)
         if !rises { try? await lifecycle.followScenes(cause) }
         return report

@@ -82,6 +82,25 @@ import Testing
         #expect(try await sum(pool) == 8_000_000)
     }
 
+    @Test func `the one connection of a queue gets the whole limit, and a pool's connections divide it`() async throws {
+        let directory = try TemporaryDirectory("grdb")
+        func pages(_ database: any DatabaseWriter) async throws -> Int? {
+            try await database.write { try Int.fetchOne($0, sql: "PRAGMA cache_size") }
+        }
+        // Five readers beside the writer, the default.
+        var one = Configuration(), many = Configuration()
+        let whole = DatabaseCacheLimit(.mebibytes(30), for: &one)
+        let divided = DatabaseCacheLimit(.mebibytes(30), for: &many)
+        let queue = try DatabaseQueue(path: directory.path("queue"), configuration: one)
+        let pool = try DatabasePool(path: directory.path("pool"), configuration: many)
+        let purgeables = [PurgeableDatabase(queue, limit: whole), PurgeableDatabase(pool, limit: divided)]
+        #expect(try await pages(queue) == -30 * 1024)
+        #expect(try await pages(pool) == -5 * 1024)
+        purgeables[0].restrict(to: .mebibytes(12))
+        #expect(try await pages(queue) == -12 * 1024)
+        withExtendedLifetime(purgeables) {}
+    }
+
     @Test func `a release does not wait for a long transaction`() async throws {
         let directory = try TemporaryDirectory("grdb"), queue = try DatabaseQueue(path: directory.path("db"))
         try await fill(queue)

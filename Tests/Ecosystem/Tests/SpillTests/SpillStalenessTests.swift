@@ -10,6 +10,13 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct SpillStalenessTests {
     private typealias Store = SpillPressureTests.HeldStore
 
+    @Test func `a record has no form for a key or a value of 4 GiB or more`() {
+        let record = SpillRecord(version: 1, generation: 2, prefix: "p", secret: [1])
+        for (key, value, isFit) in [(4, Int(UInt32.max), true), (4, 1 << 32, false), (1 << 32, 4, false), (.max, .max, false)] as [(Int, Int, Bool)] {
+            #expect((record.header(key, value, TimeLeft(), at: .zero) != nil) == isFit, "\(key), \(value)")
+        }
+    }
+
     // MARK: Time
 
     /// A cache whose values live for a minute, or for 10 seconds without a use, over a store, with a clock of its own.

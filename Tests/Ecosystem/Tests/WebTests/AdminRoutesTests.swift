@@ -1,6 +1,5 @@
 import HTTPTypes
 import Hummingbird
-import HummingbirdTesting
 import NIOCore
 import Plimsoll
 import PlimsollHummingbird
@@ -13,7 +12,7 @@ struct AdminRoutesTests {
     func `the status route gives the manager's status`(way: Way) async throws {
         try await Harness().running { harness in
             harness.manager.register(PurgeableCache<Int, Int>("numbers", limit: .mebibytes(1)))
-            try await harness.application().test(way.setup) { client in
+            try await harness.application().test(way) { client in
                 let response = try await client.get("/plimsoll")
                 #expect(response.status == .ok && response.headers[.contentType] == "application/json")
                 let status = try ManagerStatus(json: response.text)
@@ -27,7 +26,7 @@ struct AdminRoutesTests {
     @Test(arguments: Way.allCases)
     func `readiness follows the life cycle, and the answer gives the reason`(way: Way) async throws {
         let harness = Harness()
-        try await harness.application().test(way.setup) { client in
+        try await harness.application().test(way) { client in
             let before = try await client.get("/readyz")
             #expect(before.status == .serviceUnavailable && before.text == "not ready: not launched\n" && before.headers[.retryAfter] == "5")
             #expect(try await client.get("/healthz").text == "ok\n")
@@ -66,25 +65,22 @@ struct AdminRoutesTests {
             let cache = PurgeableCache<Int, Int>("numbers", cost: { _, _ in 1000 })
             harness.manager.register(cache)
             for key in 0..<10 { cache.insert(key, forKey: key) }
-            try await harness.application({ $0.allowsChanges = true }).test(.live) { tester in
-                let port = try #require(tester.port), ours = "http://127.0.0.1:\(port)"
-                try await TestClient.withClient(host: "127.0.0.1", port: port) { client in
-                    func post(_ path: String, _ origin: String?) async throws -> (status: HTTPResponse.Status, text: String) {
-                        var headers: HTTPFields = [:]
-                        headers[.origin] = origin
-                        let response = try await client.execute(.init(path, method: .post, authority: "127.0.0.1:\(port)", headers: headers))
-                        return (response.status, response.body.map { String(buffer: $0) } ?? "")
-                    }
-                    for origin in [nil, "null", "http://evil.example", "http://localhost:\(port)", "http://127.0.0.1:1"] {
-                        #expect(try await post("/plimsoll/release", origin).status == .forbidden)
-                    }
-                    #expect(cache.statistics.count == 10)
-                    #expect(try await post("/plimsoll/release?bytes=-5", ours).status == .badRequest)
-                    #expect(try await post("/plimsoll/simulate?level=normal", ours).text == "normal\n")
-                    let release = try await post("/plimsoll/release?name=numbers", ours)
-                    #expect(release.status == .ok && release.text.contains("released"), "\(release.text)")
-                    #expect(cache.statistics.count == 0)
+            try await harness.application({ $0.allowsChanges = true }).test(.live) { client in
+                let port = try #require(client.port), ours = "http://127.0.0.1:\(port)"
+                func post(_ path: String, _ origin: String?) async throws -> WebAnswer {
+                    var headers: HTTPFields = [:]
+                    headers[.origin] = origin
+                    return try await client.execute(uri: path, method: .post, host: "127.0.0.1:\(port)", headers: headers)
                 }
+                for origin in [nil, "null", "http://evil.example", "http://localhost:\(port)", "http://127.0.0.1:1"] {
+                    #expect(try await post("/plimsoll/release", origin).status == .forbidden)
+                }
+                #expect(cache.statistics.count == 10)
+                #expect(try await post("/plimsoll/release?bytes=-5", ours).status == .badRequest)
+                #expect(try await post("/plimsoll/simulate?level=normal", ours).text == "normal\n")
+                let release = try await post("/plimsoll/release?name=numbers", ours)
+                #expect(release.status == .ok && release.text.contains("released"), "\(release.text)")
+                #expect(cache.statistics.count == 0)
             }
             try await harness.application().test(.router) { client in
                 let response = try await client.execute(uri: "/plimsoll/release", method: .post, headers: [.origin: "http://localhost"])
@@ -95,7 +91,7 @@ struct AdminRoutesTests {
 
     @Test(arguments: Way.allCases)
     func `senseless methods and headers get an answer, and the next request is answered too`(way: Way) async throws {
-        try await Harness().application({ $0.allowsChanges = true }).test(way.setup) { client in
+        try await Harness().application({ $0.allowsChanges = true }).test(way) { client in
             for method in [HTTPRequest.Method.put, .delete, .patch, .options, .post] {
                 let response = try await client.execute(uri: "/plimsoll", method: method)
                 #expect(response.status == .methodNotAllowed && response.headers[.allow] == "GET, HEAD", "\(method)")
@@ -121,7 +117,7 @@ struct AdminRoutesTests {
         try await Harness().application().test(.live) { client in
             let port = try #require(client.port)
             // Refused by the server, or cut off: in both cases this connection alone.
-            try? await TestClient.withClient(host: "127.0.0.1", port: port) { other in
+            try? await WebClient.connected(to: port) { other in
                 let huge = String(repeating: "x", count: 1 << 20)
                 let status = try await other.get("/healthz", headers: [.userAgent: huge]).status
                 #expect(status.code >= 400)
@@ -132,7 +128,7 @@ struct AdminRoutesTests {
 
     @Test(arguments: Way.allCases)
     func `the page's content policy runs only the page's own script`(way: Way) async throws {
-        try await Harness().application({ $0.title = "shop" }).test(way.setup) { client in
+        try await Harness().application({ $0.title = "shop" }).test(way) { client in
             let response = try await client.get("/plimsoll/ui")
             #expect(response.headers[.contentType] == "text/html; charset=utf-8" && response.text.contains("<title>shop</title>"))
             let policy = try #require(response.headers[.contentSecurityPolicy])

@@ -2,7 +2,6 @@ import Glibc
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
-import HummingbirdTesting
 import Logging
 import MetricsTestKit
 import NIOCore

@@ -1,7 +1,6 @@
 import Glibc
 import Hummingbird
 import HummingbirdCore
-import HummingbirdTesting
 import Logging
 import MetricsTestKit
 import Plimsoll
@@ -99,9 +98,9 @@ import Testing
     }
 
     private static func expectScrape(_ port: UInt16) async throws {
-        try await TestClient.withClient(host: "127.0.0.1", port: Int(port)) { client in
-            let response = try await client.execute(.init("/plimsoll/metrics", method: .get, authority: "127.0.0.1:\(port)", headers: [:]))
-            #expect(response.status == .ok && response.body.map { String(buffer: $0).contains("plimsoll_level 0") } == true)
+        try await WebClient.connected(to: Int(port)) { client in
+            let response = try await client.execute(uri: "/plimsoll/metrics", method: .get, host: "127.0.0.1:\(port)")
+            #expect(response.status == .ok && response.text.contains("plimsoll_level 0"))
         }
     }
 }

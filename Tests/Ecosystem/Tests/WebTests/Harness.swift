@@ -1,8 +1,6 @@
 import Foundation
 import Hummingbird
 import HummingbirdCore
-import HummingbirdTesting
-import NIOCore
 import Plimsoll
 import PlimsollHummingbird
 import PlimsollLifecycle
@@ -107,8 +105,8 @@ final class ShareProbe: Quiescable {
     }
 }
 
-extension TestClientProtocol {
-    func get(_ uri: String, headers: HTTPFields = [:]) async throws -> TestResponse { try await execute(uri: uri, method: .get, headers: headers) }
+extension WebClient {
+    func get(_ uri: String, headers: HTTPFields = [:]) async throws -> WebAnswer { try await execute(uri: uri, method: .get, headers: headers) }
 
     /// Returns the number of served requests among `count` requests.
     func served(_ uri: String, of count: Int) async throws -> Int {
@@ -116,15 +114,4 @@ extension TestClientProtocol {
         for _ in 0..<count where try await get(uri).status == .ok { served += 1 }
         return served
     }
-}
-
-extension TestResponse {
-    var text: String { String(buffer: body) }
-}
-
-/// Requests past the router alone, and over a socket.
-enum Way: String, CaseIterable, Sendable {
-    case router, live
-
-    var setup: TestingSetup { self == .router ? .router : .live }
 }

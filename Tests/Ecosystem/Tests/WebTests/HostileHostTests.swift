@@ -1,6 +1,5 @@
 import Glibc
 import Hummingbird
-import HummingbirdTesting
 import PlimsollHummingbird
 import PlimsollService
 import TestServers

@@ -1,6 +1,5 @@
 import HTTPTypes
 import Hummingbird
-import HummingbirdTesting
 import NIOCore
 import Plimsoll
 import PlimsollHummingbird
@@ -14,7 +13,7 @@ struct LoadSheddingTests {
     @Test(arguments: Way.allCases)
     func `requests are served by priority as the level rises`(way: Way) async throws {
         try await Harness().running { harness in
-            try await harness.application().test(way.setup) { client in
+            try await harness.application().test(way) { client in
                 for path in ["/", "/pay", "/export"] { #expect(try await client.served(path, of: 20) == 20) }
                 await harness.reach(.warning)
                 // One after another, all are served. Of the eight or more that may run at once, exports have a quarter
@@ -47,7 +46,7 @@ struct LoadSheddingTests {
     func `a refusal is 503 with Retry-After in seconds, and forbids caching`(way: Way) async throws {
         try await Harness(retryAfter: 5...40).running { harness in
             await harness.reach(.critical)
-            try await harness.application().test(way.setup) { client in
+            try await harness.application().test(way) { client in
                 var waits: Set<Int> = []
                 for _ in 0..<40 {
                     let response = try await client.get("/export")
@@ -65,7 +64,7 @@ struct LoadSheddingTests {
         try await Harness(patience: .seconds(600)).running { harness in
             await harness.reach(.critical)
             let shedder = harness.shedding.shedder
-            try await harness.application().test(way.setup) { client in
+            try await harness.application().test(way) { client in
                 async let export = client.get("/export")
                 await until("the request to wait") { shedder.waiting == 1 }
                 harness.manager.simulate(.normal, for: .zero)
@@ -82,7 +81,7 @@ struct LoadSheddingTests {
         try await Harness(isManaged: false).running { harness in
             await harness.reach(.critical)
             harness.shedding.shedder.quiesce(to: .paused)
-            try await harness.application().test(way.setup) { client in
+            try await harness.application().test(way) { client in
                 let refused = try await client.get("/")
                 #expect(refused.status == .serviceUnavailable)
                 for path in ["/healthz", "/readyz", "/plimsoll", "/plimsoll/ui"] { #expect(try await client.get(path).status == .ok, "\(path)") }
@@ -105,7 +104,7 @@ struct LoadSheddingTests {
                 })
         }
         for way in Way.allCases {
-            try await Application(router: router).test(way.setup) { client in
+            try await Application(router: router).test(way) { client in
                 for _ in 0..<3 { #expect(try await client.get("/throws").status == .conflict) }
                 let streamed = try await client.get("/stream").text
                 #expect(streamed == "running 1\nrunning 1\nrunning 1\nrunning 1\n")

@@ -1,6 +1,5 @@
 import Foundation
 import FoundationNetworking
-import HummingbirdTesting
 import Plimsoll
 import TestServers
 import Testing

@@ -1,5 +1,4 @@
 import Hummingbird
-import HummingbirdTesting
 import Plimsoll
 import PlimsollHummingbird
 import PlimsollLifecycle

@@ -209,6 +209,8 @@ struct CacheCounters: @unchecked Sendable {
         case pins
         /// Threads may read a shard without its lock while no thread writes.
         case visitors
+        /// Some load has begun.
+        case loads
     }
 
     @inlinable @inline(__always)

@@ -96,9 +96,15 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     // ns a call).
     @usableFromInline @inline(__always)
     var cost: Int { mutating get { small.cost &+ main.cost &+ pinned.cost } }
-    /// Returns true if the evictable entries have at least that cost.
+    /// Returns true if the evictable entries other than the one in `slot` have at least that cost.
     @usableFromInline
-    mutating func mayGive(_ cost: Int) -> Bool { small.cost + main.cost >= cost }
+    mutating func mayGive(_ cost: Int, besides slot: UInt32?) -> Bool {
+        var evictable = small.cost + main.cost
+        if let slot, !isPinned(slot) { evictable -= self.cost(of: slot) }
+        return evictable >= cost
+    }
+    @usableFromInline
+    mutating func isPinned(_ slot: UInt32) -> Bool { node(slot).pointee.queue == .pinned }
     @usableFromInline @inline(__always)
     mutating func cost(of slot: UInt32) -> Int { isPlain || !costs.isUsed ? costOfAll : costs[slot] }
 

@@ -1,0 +1,104 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// Tests of a unit's word that nothing would be lost, once that word no longer holds. The loop does not run: the test
+/// does each step.
+@Suite(.serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that can write to a socket"))
+struct StaleSaveTests {
+    private let directory = Fixture.Directory(), files = Fixture.Directory()
+
+    /// Returns a loop with one unit that has said that nothing would be lost, and that then does `script`.
+    private func saved(_ script: String, root: GroupRoot? = nil) throws -> (loop: SupervisorLoop, run: UnitRun) {
+        let link = """
+            $SIG{TERM} = 'IGNORE'; sub mark { open(my $f, '>', $_[0]) or die; close $f }
+            socket(L, AF_UNIX, SOCK_STREAM, 0); connect(L, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!;
+            syswrite(L, "1 hello v=1\\n2 saved is=yes\\n");
+
+            """
+        var unit = ServiceUnit(name: "job", origin: .command(["/usr/bin/perl", "-MSocket", "-e", link + script]))
+        (unit.restart, unit.role) = (.never, .background)
+        var options = Supervisor.Options(directory: directory.path)
+        (options.prefix, options.guardPatience) = (root?.prefix ?? Workbench.prefix(), .seconds(20))
+        let loop = try SupervisorLoop(Supervisor([], options, source: ScriptedPressureSource(), root: root))
+        loop.take([unit])
+        let run = try #require(loop.byName["job"])
+        #expect(blockUntil("the unit's word", limit: Workbench.limit) { hears(loop) && run.isSaved })
+        return (loop, run)
+    }
+
+    /// Reads the units' links, and returns true.
+    private func hears(_ loop: SupervisorLoop) -> Bool {
+        loop.handle(SupervisorLoop.Token.channel)
+        return true
+    }
+
+    private func has(_ name: String) -> Bool { access("\(files.path)/\(name)", F_OK) == 0 }
+
+    /// Ends the unit, and removes all remains.
+    private func clear(_ loop: SupervisorLoop, _ run: UnitRun) {
+        loop.stop()
+        loop.kill(run)
+        run.child?.waitForEnd()
+        #expect(run.group.waitUntilEmpty(Workbench.limit))
+        loop.handle(SupervisorLoop.Token.of(run.id, SupervisorLoop.Token.child))
+        #expect(loop.runs.isEmpty)
+        for path in [directory.path, files.path] {
+            for name in RunningFleet.names(in: path) { unlink("\(path)/\(name)") }
+        }
+    }
+
+    @Test func `C90 T33 an ending unit that has taken back its word is not taken at that word, even if nothing was read since`() throws {
+        let (loop, run) = try saved(
+            """
+            select(undef, undef, undef, 0.01) until -e '\(files.path)/go';
+            syswrite(L, "3 tasks n=2\\n4 saved is=no\\n"); mark('\(files.path)/said'); sleep 1000 while 1
+            """)
+        loop.askToEnd(run, .seconds(3600))
+        // The decisions of a shortage follow, as after any operation.
+        run.underWay = (1, Decision(at: loop.now, unit: "job", action: .end(.ask(grace: .seconds(3600))), reason: ""), .zero)
+        #expect(run.state == .ending && loop.readFleet().units.map(\.isSaved) == [true])
+        close(open("\(files.path)/go", O_CREAT | O_WRONLY | O_CLOEXEC, 0o600))
+        #expect(blockUntil("the second message", limit: Workbench.limit) { has("said") })
+        #expect(run.isSaved, "the message waits in the socket")
+        let report = try #require(loop.readFleet().units.first)
+        #expect(!report.isSaved && report.tokens == 2)
+        clear(loop, run)
+    }
+
+    /// The hierarchies of the unit's groups; `nil` for those found here.
+    private static let roots: [[Hierarchy]?] = [nil, [.memory, .freezer], []]
+
+    /// A thaw is noticed by an event of the group, or at the latest by an evaluation while memory is short.
+    @Test(arguments: roots, [true, false])
+    func `C90 a unit that another party has thawed counts as running, is told, and is not taken at its word`(
+        hierarchies: [Hierarchy]?, isEvent: Bool
+    ) throws {
+        let (loop, run) = try saved(
+            """
+            my $heard = ''; while ($heard !~ /resume/) { sysread(L, my $more, 4096) or die; $heard .= $more }
+            mark('\(files.path)/told'); sleep 1000 while 1
+            """, root: hierarchies.map { Workbench.root(version1: $0) })
+        loop.carryOut(Decision(at: loop.now, unit: "job", action: .suspend, reason: ""), loop.readFleet())
+        #expect(run.group.waitUntilFrozen(Workbench.limit))
+        loop.groupChanged(run)
+        // A change of the group that is no thaw.
+        loop.groupChanged(run)
+        #expect(run.state == .suspended && run.isSaved && !run.group.isThawed)
+        try run.group.thaw()
+        if isEvent {
+            loop.groupChanged(run)
+        } else {
+            run.underWay = (1, Decision(at: loop.now, unit: "job", action: .reclaim(.mebibytes(1)), reason: ""), .zero)
+        }
+        let report = try #require(loop.readFleet().units.first)
+        #expect(report.state == .running && !report.isSaved)
+        #expect(blockUntil("the order to return", limit: Workbench.limit) { hears(loop) && has("told") })
+        clear(loop, run)
+    }
+}
