@@ -128,9 +128,9 @@ packages: setup
 		{ echo "pip install kubernetes-validate"; echo "going on without" >&2; }
 
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer. Most of
-# this code is other packages', built once and never edited: whole modules take less time. ALL=1: AsyncHTTPClient, gRPC
-# over HTTP/2 and the web demo as well, whose packages take minutes.
-WHOLE := -Xswiftc -whole-module-optimization -Xswiftc -num-threads -Xswiftc 2
+# this code is other packages', built once and never edited: whole modules without debug information take less time.
+# ALL=1: AsyncHTTPClient, gRPC over HTTP/2 and the web demo as well, whose packages take minutes.
+WHOLE := -Xswiftc -whole-module-optimization -Xswiftc -num-threads -Xswiftc 2 -debug-info-format none
 ecosystem-bundle: packages
 	@! $(ECOSYSTEM_HEADERS) || { touch Tests/Ecosystem/Package.swift; \
 		$(if $(ALL),PLIMSOLL_ALL=1) $(BUILD) --build-tests --package-path Tests/Ecosystem $(WHOLE); }
