@@ -66,7 +66,9 @@ public struct MemoryBudgetMiddleware<Context: RequestContext>: RouterMiddleware 
         let isQuery = request.method == .get || request.method == .head
         if length == "0" || (length == nil && isQuery && !isChunked) { return request }
         var request = request
-        request.body = RequestBody(asyncSequence: ChargedSequence(request.body, to: budget) { $0.readableBytes })
+        let parts = ChargedSequence(
+            request.body, to: budget, bytes: { $0.readableBytes }, copy: { ByteBuffer(bytes: $0.readableBytesView) })
+        request.body = RequestBody(asyncSequence: parts)
         return request
     }
 

@@ -1,3 +1,4 @@
+import CPlimsollMemory
 import Glibc
 import PlimsollTesting
 import Synchronization
@@ -23,6 +24,23 @@ import Testing
             #expect(whole.live == .mebibytes(7) && whole.peak == .mebibytes(8) && MemoryBudget.current === whole)
         }
         #expect(MemoryBudget.current == nil)
+    }
+
+    @Test func `parts of a body are charged, or copied while the allocator counts`() async {
+        // In a process of its own: all budgets of a process have one meter.
+        await #expect(processExitsWith: .success) {
+            let budget = MemoryBudget(name: "upload")
+            defer { budget.end() }
+            let body = AsyncStream<String> { stream in
+                for part in ["a", "bc"] { stream.yield(part) }
+                stream.finish()
+            }
+            var parts = ChargedSequence(body, to: budget, bytes: { $0.count }, copy: { "copy of " + $0 }).makeAsyncIterator()
+            guard await parts.next() == "a", budget.live == ByteCount(1) else { exit(2) }
+            plimsoll_budget_set_meter { _ in }
+            guard await parts.next() == "copy of bc", budget.live == ByteCount(1), await parts.next() == nil else { exit(3) }
+            exit(0)
+        }
     }
 
     @Test func `a manager without a memory count of requests reports the reason and the remedy`() throws {
