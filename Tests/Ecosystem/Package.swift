@@ -1,9 +1,9 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// What the library has behind traits, used as its users use it: tests against real servers. A package of its own,
-/// because the first build of what it needs takes minutes. `PLIMSOLL_ALL=1` adds what `make test` leaves to
-/// `make test-all`: the tests of AsyncHTTPClient and of gRPC over HTTP/2, and the web demo.
+/// Tests of the library's parts behind traits, against real servers. A package of its own, because the first build of
+/// other packages takes minutes. `PLIMSOLL_ALL=1` adds the parts that `make test` leaves to `make test-all`: the tests
+/// of AsyncHTTPClient and of gRPC over HTTP/2, and the web demo.
 let rules: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),

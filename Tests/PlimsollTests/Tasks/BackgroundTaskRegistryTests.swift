@@ -400,40 +400,22 @@ import Testing
     }
 
     @Test func `a wait whose alarm never comes gives the tasks up a second after the grace`() async throws {
-        let now = Mutex(Duration.zero), reads = Counter()
-        // No step of this clock is told, so that no alarm is ever called.
-        let time = Timekeeper(
-            elapsed: {
-                reads.add(1)
-                return now.withLock { $0 }
-            }, asleep: { .zero }, onStep: { _ in })
-        let heartbeat = Heartbeat(time: time), alarms = Alarms(time: time, heartbeat: heartbeat)
-        // Otherwise the step below passes for a freeze.
-        _ = heartbeat.beat(.alarms, next: nil)
-        let registry = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads)
+        let silent = SilentClock(), alarms = silent.alarms()
+        let registry = BackgroundTaskRegistry(time: silent.time, alarms: alarms, threads: threads)
         defer { registry.detach() }
         let task = registry.begin("hung", #fileID, #line, handler: nil)
         let names = PlimsollTests.onThread { registry.expireAndWait(.shutdown, within: .seconds(10)) }
         await until("the alarm is set") { alarms.pending == 1 }
-        now.withLock { $0 = .seconds(11) + .nanoseconds(1) }
-        let before = reads.value
+        silent.now.withLock { $0 = .seconds(11) + .nanoseconds(1) }
+        let before = silent.reads.value
         let given = try await names.value
         // Each look at the time takes one reading, after half a second: a wait for longer has many looks.
-        #expect(given == ["hung"] && !task.isActive && reads.value - before < 10)
+        #expect(given == ["hung"] && !task.isActive && silent.reads.value - before < 10)
     }
 
     @Test func `a wait that is over while another thread gives the tasks up returns their names`() async throws {
-        let now = Mutex(Duration.zero), reads = Counter()
-        // No step of this clock is told, so that no alarm is ever called.
-        let time = Timekeeper(
-            elapsed: {
-                reads.add(1)
-                return now.withLock { $0 }
-            }, asleep: { .zero }, onStep: { _ in })
-        let heartbeat = Heartbeat(time: time), alarms = Alarms(time: time, heartbeat: heartbeat)
-        // Otherwise the step below passes for a freeze.
-        _ = heartbeat.beat(.alarms, next: nil)
-        let registry = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads)
+        let silent = SilentClock(), alarms = silent.alarms()
+        let registry = BackgroundTaskRegistry(time: silent.time, alarms: alarms, threads: threads)
         defer { registry.detach() }
         let answers = Log<[String]>(), release = Blockade()
         // Holds the thread that gives the tasks up, before that thread tells the names.
@@ -443,15 +425,36 @@ import Testing
         await until("the alarm is set") { alarms.pending == 1 }
         let other = PlimsollTests.onThread { registry.giveUpStragglers() }
         await until("the other thread is held") { release.count == 1 }
-        now.withLock { $0 = .seconds(11) + .nanoseconds(1) }
-        let before = reads.value
+        silent.now.withLock { $0 = .seconds(11) + .nanoseconds(1) }
+        let before = silent.reads.value
         // Only the waiting thread reads the time now, once at each look. A wait that does without the names ends at the
         // first look.
-        await until("the wait has gone on, or has ended") { reads.value >= before + 3 || !answers.all.isEmpty }
+        await until("the wait has gone on, or has ended") { silent.reads.value >= before + 3 || !answers.all.isEmpty }
         #expect(answers.all.isEmpty)
         release.open()
         try await waiter.value
         let given = try await other.value
         #expect(answers.all == [["hung"]] && given == ["hung"] && !task.isActive)
+    }
+}
+
+/// A clock that tells no step, so that no alarm is ever called.
+private final class SilentClock: Sendable {
+    let now = Mutex(Duration.zero), reads = Counter()
+
+    var time: Timekeeper {
+        Timekeeper(
+            elapsed: {
+                self.reads.add(1)
+                return self.now.withLock { $0 }
+            }, asleep: { .zero }, onStep: { _ in })
+    }
+
+    /// Returns alarms for which the first step of the clock passes for no freeze.
+    func alarms() -> Alarms {
+        let heartbeat = Heartbeat(time: time), alarms = Alarms(time: time, heartbeat: heartbeat)
+        // After the alarms are made. Otherwise a step of the clock passes for a freeze.
+        _ = heartbeat.beat(.alarms, next: nil)
+        return alarms
     }
 }
