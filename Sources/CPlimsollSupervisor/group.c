@@ -128,8 +128,9 @@ int plimsoll_group_signal(int directory, int signal, pid_t spared) { return sign
 int plimsoll_text_has(int file, const char *line) {
     char text[256];
     ssize_t count = pread(file, text, sizeof text, 0);
+    if (count < 0) return -errno;
     size_t length = strlen(line);
-    for (char *at = text, *end = text + (count > 0 ? count : 0); at < end;) {
+    for (char *at = text, *end = text + count; at < end;) {
         char *next = memchr(at, '\n', end - at);
         if (!next) next = end;
         if ((size_t)(next - at) == length && memcmp(at, line, length) == 0) return 1;

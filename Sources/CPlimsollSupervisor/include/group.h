@@ -9,7 +9,7 @@
 /// already, SIGCONT those that are not.
 int plimsoll_group_signal(int directory, int signal, pid_t spared);
 
-/// Returns 1 if one of the first lines of a small kernel file is `line`.
+/// Returns 1 if one of the first lines of a small kernel file is `line`, 0 if not, or -errno if the file can't be read.
 int plimsoll_text_has(int file, const char *line);
 
 /// Returns 1 if /proc/self/cgroup still reads `text`. Allocates nothing.

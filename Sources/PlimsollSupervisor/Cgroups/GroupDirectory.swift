@@ -103,10 +103,10 @@ package final class GroupDirectory: Sendable {
         }
     }
 
-    /// Returns true if a file that can't be opened for this reason may exist: descriptors or memory are short. Other
-    /// reasons mean that the file does not exist.
+    /// Returns true if a file that can't be read for this reason may exist: descriptors or memory are short, or reading
+    /// failed. Other reasons mean that the file does not exist.
     static func mayBeThere(_ number: Int32) -> Bool {
-        [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].contains(number)
+        [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, EIO].contains(number)
     }
 
     /// Removes the groups below, deepest first. Groups that hold processes stay.

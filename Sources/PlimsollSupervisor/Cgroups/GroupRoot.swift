@@ -77,16 +77,20 @@ package struct GroupRoot: Sendable {
     /// Removes empty groups of that name, except those in `known`.
     ///
     /// - Parameter process: a process that a group may hold.
-    /// - Throws: if there is another group with processes in it, or the supervisor's own group has the name.
+    /// - Throws: if there is another group with processes in it, or with processes that can't be read now, or the
+    ///   supervisor's own group has the name.
     package func clear(_ name: String, sparing known: Set<GroupDirectory.Identity>, of process: Int32? = nil)
         throws(GroupError)
     {
         guard Self.isName(name) else { throw GroupError(.make, name, .name) }
         for (hierarchy, parent) in parents {
             let path = "\(parent)/\(prefix)-\(name)"
-            guard let directory = try? GroupDirectory(hierarchy, path, isOurs: false),
-                !known.contains(directory.identity)
-            else { continue }
+            let directory: GroupDirectory
+            do throws(GroupError) { directory = try GroupDirectory(hierarchy, path, isOurs: false, for: .make) } catch {
+                if case .kernel(let number) = error.reason, GroupDirectory.mayBeThere(number) { throw error }
+                continue
+            }
+            if known.contains(directory.identity) { continue }
             if own.contains(directory) { throw GroupError(.make, path, .supervisors) }
             let processes = directory.processes()
             if !processes.isEmpty, process.map({ !processes.contains($0) }) ?? true {
@@ -94,7 +98,8 @@ package struct GroupRoot: Sendable {
             }
             guard processes.isEmpty else { continue }
             directory.removeChildren()
-            rmdir(path)
+            // `make` would take over a group that stays.
+            guard rmdir(path) == 0 || errno == ENOENT else { throw GroupError(.make, path, .kernel(errno)) }
         }
     }
 

@@ -29,8 +29,8 @@ extension UnitGroup {
     /// True if all processes are frozen, as reported by the kernel. The freeze of an ancestor counts, too (K36).
     package var isFrozen: Bool {
         switch freezer {
-        case .unified: event("frozen 1")
-        case .version1(let file): plimsoll_text_has(file, "FROZEN") != 0
+        case .unified: event("frozen 1") > 0
+        case .version1(let file): plimsoll_text_has(file, "FROZEN") > 0
         case .signals:
             members.allSatisfy { pid in
                 ProcessTable.stat(of: pid).map(Self.isHalted) ?? ProcessTable.isOver(pid)
@@ -42,8 +42,8 @@ extension UnitGroup {
     /// when one of them is killed. False if that can't be found out now.
     var isThawed: Bool {
         switch freezer {
-        case .unified(let file): plimsoll_text_has(file, "0") != 0
-        case .version1(let file): plimsoll_text_has(file, "THAWED") != 0
+        case .unified(let file): plimsoll_text_has(file, "0") > 0
+        case .version1(let file): plimsoll_text_has(file, "THAWED") > 0
         case .signals: members.contains { ProcessTable.stat(of: $0).map { !Self.isHalted($0) } ?? false }
         }
     }
@@ -53,10 +53,14 @@ extension UnitGroup {
         stat.isOver || stat.state == UInt8(ascii: "T") || stat.state == UInt8(ascii: "t")
     }
 
-    /// True if no process is left in the group. Zombies do not count where the kernel reports `populated`.
+    /// True if no process is left in the group. Zombies do not count where the kernel reports `populated`. False if
+    /// that can't be found out now.
     package var isEmpty: Bool {
         // The files of a removed group can't be read any more (ENODEV), and only empty groups are removed.
-        if eventsFile >= 0 { return !event("populated 1") }
+        if eventsFile >= 0 {
+            let result = event("populated 1")
+            return result == 0 || result == -ENODEV
+        }
         if !directories.isEmpty { return directories.allSatisfy(\.isEmpty) }
         return members.allSatisfy { ProcessTable.isOver($0) }
     }
@@ -114,7 +118,7 @@ extension UnitGroup {
         if let number = GroupText.write(text, to: file) { throw GroupError(act, path, .kernel(number)) }
     }
 
-    /// Returns true if `cgroup.events` has that line. Reading the file also re-arms its readiness for the next
-    /// change.
-    private func event(_ line: String) -> Bool { plimsoll_text_has(eventsFile, line) != 0 }
+    /// Returns 1 if `cgroup.events` has that line, 0 if not, or a negative errno. Reading the file also re-arms its
+    /// readiness for the next change.
+    private func event(_ line: String) -> Int32 { plimsoll_text_has(eventsFile, line) }
 }

@@ -6,6 +6,8 @@ import Glibc
 struct ProcessNote {
     private let path: String
     private static let suffix = ".process"
+    /// The line of a process that has not started up yet, as far as known.
+    private static let starting = "starting"
 
     init(_ directory: String, _ unit: String) { path = "\(directory)/\(unit)\(Self.suffix)" }
 
@@ -21,9 +23,13 @@ struct ProcessNote {
     ///   - child: the first process; `nil` while none runs.
     ///   - group: the unit's group; `nil` if the next supervisor is not to end the unit.
     ///   - limits: the limits that the next supervisor must lift.
+    ///   - isStarting: true if the process, or the next one, has not reported its start yet.
     /// - Returns: the reason for a failed write; `nil` on success.
-    func write(_ child: Child?, _ group: UnitGroup?, _ limits: [LiftedLimit] = []) -> String? {
+    func write(
+        _ child: Child?, _ group: UnitGroup?, _ limits: [LiftedLimit] = [], isStarting: Bool = false
+    ) -> String? {
         var text = child.flatMap { child in child.started.map { "\(child.pid) \($0)\n" } } ?? "-\n"
+        if isStarting { text += Self.starting + "\n" }
         for directory in group?.directories ?? [] where directory.isOurs {
             text +=
                 "\(directory.hierarchy.rawValue) \(directory.identity.device) \(directory.identity.inode) \(directory.path)\n"
@@ -82,6 +88,9 @@ struct ProcessNote {
         }
         return (pid, started)
     }
+
+    /// True if the unit had not reported its start when the note was written.
+    var isStarting: Bool { lines.dropFirst().contains { $0 == Self.starting } }
 
     /// Returns the noted process if that process still runs.
     ///

@@ -134,7 +134,11 @@ extension SupervisorLoop {
             isEmpty = run.group.isEmpty
         }
         if run.isGroupGone, isEmpty, run.unit.origin.isGroup { return takeUpAgain(run) }
-        if run.child == nil, run.isAlive, isEmpty { return ended(run) }
+        if run.child == nil, run.isAlive, isEmpty {
+            // Nothing else tells that such a unit has ended.
+            if run.isMainUnknown, !run.isEndedByUs { planRestart(run, isFailure: true) }
+            return ended(run)
+        }
         // Another party started the unit again.
         if !run.isOurs, run.state == .stopped, !isEmpty, !run.isLeaving, !isStopping { return began(run) }
         if run.isObserved { return followFreezer(run) }

@@ -10,7 +10,8 @@ extension SupervisorLoop {
         CleanPages.release()
         // The pages used by a decision are read now, and stay resident for the time when memory is short.
         var rehearsal = engine
-        var fleet = Fleet(at: now, level: .critical, shortfall: .gibibytes(1), units: runs.values.map { $0.report() })
+        let reports = runs.values.map { $0.report(at: now) }
+        var fleet = Fleet(at: now, level: .critical, shortfall: .gibibytes(1), units: reports)
         fleet.timeLeft = .zero
         _ = rehearsal.decide(fleet)
     }
@@ -55,7 +56,7 @@ extension SupervisorLoop {
             // Before the report, since messages that were not read yet belong into that report.
             let isEndangered = isShort && (run.state == .suspended || run.state == .ending)
             let saved = isEndangered ? isSaved(run) : run.isSaved
-            var report = run.report()
+            var report = run.report(at: now)
             report.isSaved = saved
             return report
         }

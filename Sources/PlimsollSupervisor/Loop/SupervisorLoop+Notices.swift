@@ -11,10 +11,7 @@ extension SupervisorLoop {
         learnUser(sender.user, of: sender.process, run)
         // First, so that the end or start is applied to the right process.
         if let process = message.mainProcess { follow(process, of: run) }
-        if message.isReady, !run.isUp {
-            run.isUp = true
-            if run.state == .starting { run.goOn(at: now) }
-        }
+        if message.isReady, !run.isUp { cameUp(run) }
         if let status = message.status { run.status = status }
         if let interval = message.watchdogInterval {
             (run.watchdog, run.lastAlive) = (interval > .zero ? interval : nil, now)
@@ -30,6 +27,14 @@ extension SupervisorLoop {
             let latest = run.since + options.policy.grace + options.policy.graceExtension
             run.killAt = max(killAt, min(now + extra, latest, lastTurn(of: run) ?? latest))
         }
+    }
+
+    /// Counts the unit as started.
+    func cameUp(_ run: UnitRun) {
+        run.isUp = true
+        if run.state == .starting { run.goOn(at: now) }
+        // The note of an ending unit may be kept for the next supervisor.
+        if run.state != .ending { note(run) }
     }
 
     /// Handles a unit that ends by itself. The unit gets the same time as after a request, and its memory counts as

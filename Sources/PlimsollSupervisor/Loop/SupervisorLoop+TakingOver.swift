@@ -22,23 +22,42 @@ extension SupervisorLoop {
     }
 
     func endLeftover(_ unit: ServiceUnit) {
-        let note = ProcessNote(options.directory, unit.name)
-        var run: UnitRun?
         do {
-            let directories = try note.groups
-            if directories.isEmpty, try note.process() == nil {
-                note.remove()
-            } else {
-                let kept = try keep(unit, UnitGroup(unit.name, directories, own: supervisor.root.own))
-                run = kept
-                try takeOver(kept)
-                if kept.isAlive { report(unit, "ended: left by an earlier supervisor and no longer in the units file") }
-                dismiss(kept, within: options.policy.grace)
-            }
+            try endNoted(unit)
             postponed[unit.name] = nil
         } catch {
-            if postpone(unit, isLeftover: true, for: error), let run { letGo(run) }
+            postpone(unit, isLeftover: true, for: error)
         }
+    }
+
+    /// Ends a program that a former supervisor started under the name of `unit`, if the name stands for a process or a
+    /// group by now.
+    ///
+    /// - Returns: true if the program is ending, and `unit` follows after that, as after a reload.
+    func followsLeftover(_ unit: ServiceUnit) throws -> Bool {
+        if case .command = unit.origin { return false }
+        try endNoted(ServiceUnit(name: unit.name, origin: .command([])))
+        guard let old = byName[unit.name] else {
+            // Nothing runs there. A note that stayed would count the new unit's processes as left behind.
+            ProcessNote(options.directory, unit.name).remove()
+            return false
+        }
+        old.successor = unit
+        return true
+    }
+
+    /// Ends the processes that a former supervisor's note names. Removes a note that names none.
+    private func endNoted(_ unit: ServiceUnit) throws {
+        let note = ProcessNote(options.directory, unit.name), directories = try note.groups
+        if directories.isEmpty, try note.process() == nil { return note.remove() }
+        let run = try keep(unit, UnitGroup(unit.name, directories, own: supervisor.root.own))
+        do { try takeOver(run) } catch {
+            letGo(run)
+            // No error of the unit that has the name by now, which may be tried again.
+            throw SupervisorError("\(error)")
+        }
+        if run.isAlive { report(unit, "ended: left by an earlier supervisor and no longer in the units file") }
+        dismiss(run, within: options.policy.grace)
     }
 
     /// Lifts temporary limits of a former supervisor that was killed together with its guard.
@@ -70,8 +89,10 @@ extension SupervisorLoop {
         // A note without a process says nothing about the main process.
         let hasEnded = run.isOurs && noted == nil && note.read() != nil
         if run.isOurs { run.child = noted }
+        let isStarting = run.unit.notify && note.isStarting
         // If this supervisor is killed before the remains have ended, the next one needs the same note.
-        began(run, keepsNote: hasEnded)
+        began(run, isUp: !isStarting, keepsNote: hasEnded)
+        run.mayBeUp = isStarting
         // Processes left behind by the main process end with that process. They get time for that, as the note may be
         // older than the main process: another program took its place, or the last note could not be written.
         if hasEnded { askToEnd(run, options.policy.grace) }

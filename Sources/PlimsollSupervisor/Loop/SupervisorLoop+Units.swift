@@ -57,6 +57,7 @@ extension SupervisorLoop {
             if isDryRun, !startsItself(unit) {
                 try observe(unit)
             } else {
+                if try followsLeftover(unit) { return postponed[unit.name] = nil }
                 let group: UnitGroup
                 if case .group(let path) = unit.origin {
                     group = try supervisor.root.adopt(unit.name, at: path)
@@ -117,6 +118,8 @@ extension SupervisorLoop {
             mayReceive($0, $1, of: unit.name)
         }
         let run = UnitRun(id: newID(), unit, group, pressure, isObserved: isObserved)
+        // Links that are open belong to a former unit of that name.
+        run.messages.forget(upTo: channel.lastID)
         try openSockets(of: run)
         runs[run.id] = run
         byName[unit.name] = run
@@ -137,11 +140,11 @@ extension SupervisorLoop {
             byProcess[child.pid] = run
             supervisor.queue.watch(child.descriptor, for: .readable, Token.of(run.id, Token.child))
         }
-        if run.isOurs, !keepsNote { note(run) }
         run.startedAt = now
         run.isEndedByUs = false
-        run.isUp = isUp
+        (run.isUp, run.mayBeUp, run.isMainUnknown) = (isUp, false, run.child == nil)
         run.goOn(at: now)
+        if run.isOurs, !keepsNote { note(run) }
         if let ended = run.lastEnded { run.relaunchGap = now - ended }
         run.weigh()
     }
@@ -153,7 +156,11 @@ extension SupervisorLoop {
         run.noteDue = nil
         if !run.isOurs, run.throttle.isEmpty { return note.remove() }
         let isUnknown = run.isOurs && run.child != nil && run.child?.started == nil
-        let problem = run.isOurs ? note.write(run.child, run.group, run.throttle) : note.write(nil, nil, run.throttle)
+        let isStarting = run.unit.notify && !(run.isAlive && run.isUp)
+        let problem =
+            run.isOurs
+            ? note.write(run.child, run.group, run.throttle, isStarting: isStarting)
+            : note.write(nil, nil, run.throttle)
         if let problem { report(run.unit, problem) }
         // The next supervisor needs a complete note, so retry.
         if problem != nil || isUnknown { run.noteDue = now + .seconds(1) }

@@ -205,8 +205,12 @@ final class SupervisorLoop {
             if isOverdue(run) { receivePending(run) }
             if run.state == .starting, let startBy = run.startBy, now >= startBy {
                 run.startBy = nil
-                report(run.unit, "killed: it did not report in time that it had started (READY=1)")
-                kill(run)
+                if run.mayBeUp {
+                    cameUp(run)
+                } else {
+                    report(run.unit, "killed: it did not report in time that it had started (READY=1)")
+                    kill(run)
+                }
             }
             if let watchdog = run.watchdog, run.state == .running, now >= run.lastAlive + watchdog {
                 run.watchdog = nil

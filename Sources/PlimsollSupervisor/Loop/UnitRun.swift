@@ -71,6 +71,11 @@ final class UnitRun {
     var isUp = true
     /// Time at which the start counts as failed without that report.
     var startBy: Duration?
+    /// True if the unit's report may be lost: the unit was starting when no supervisor ran. The start then counts as
+    /// successful at `startBy`.
+    var mayBeUp = false
+    /// True if the unit was found running, and its first process is not known.
+    var isMainUnknown = false
     /// Time at which the first process was started or taken over; `nil` if that failed.
     var startedAt: Duration?
     /// Time of the next attempt to write the note after a failure.
@@ -93,10 +98,18 @@ final class UnitRun {
 
     func enter(_ state: UnitState, at now: Duration) {
         guard state != self.state else { return }
+        let frozen = frozenTime(at: now)
+        tokensEnd = tokensEnd.map { $0 + frozen }
+        (backgroundSince, throttledSince) = (backgroundSince.map { $0 + frozen }, throttledSince.map { $0 + frozen })
         locks.begin()
         (self.state, since) = (state, now)
         isWakeOver = false
         if state != .running, state != .starting { wokenAt = nil }
+    }
+
+    /// Returns the time since the freeze of a frozen unit, which counts against no time limit of the unit (K35).
+    private func frozenTime(at now: Duration) -> Duration {
+        state == .suspending || state == .suspended ? now - since : .zero
     }
 
     /// Records whether the time of a keep-alive wake is over. A unit that came to the foreground is not frozen again.
@@ -141,11 +154,12 @@ final class UnitRun {
     }
 
     /// - Complexity: O(1).
-    func report() -> UnitReport {
+    func report(at now: Duration) -> UnitReport {
         var report = UnitReport(
             name: unit.name, role: unit.role, importance: unit.importance, state: state, since: since, charge: charge)
         (report.reclaimable, report.suspension, report.exitsOnSuspend) = (reclaimable, suspension, unit.exitsOnSuspend)
-        (report.tokens, report.tokensEnd, report.isReady, report.isSaved) = (tokens, tokensEnd, isReady, isSaved)
+        (report.tokens, report.isReady, report.isSaved) = (tokens, isReady, isSaved)
+        report.tokensEnd = tokensEnd.map { $0 + frozenTime(at: now) }
         report.suspensionRequestedAt = suspensionRequestedAt
         report.isWarnable = peer != nil || pressure.connectionCount > 0
         (report.notified, report.notifiedAt, report.backgroundSince) = (notified, notifiedAt, backgroundSince)

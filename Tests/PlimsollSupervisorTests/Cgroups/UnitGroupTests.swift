@@ -197,6 +197,22 @@ import Testing
         #expect(output.line() == "40" && output.line() == "41")
     }
 
+    @Test(.needs(Workbench.found.parents[.unified] != nil, "no version 2 groups here"))
+    func `a group whose events can't be read does not count as empty, unless the group was removed`() throws {
+        let group = try Workbench.root().make("web"), pipe = Output()
+        defer { Workbench.clear(group) }
+        let events = dup(group.eventsFile)
+        defer { close(events) }
+        try #require(events >= 0 && group.isEmpty)
+        // A pipe can't be read at an offset (ESPIPE), and stands for a file whose read fails.
+        #expect(dup2(pipe.read, group.eventsFile) >= 0)
+        #expect(!group.isEmpty)
+        #expect(dup2(events, group.eventsFile) >= 0)
+        #expect(group.isEmpty)
+        try group.remove(within: Workbench.limit)
+        #expect(group.isEmpty)
+    }
+
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `K38 a group that was removed and made again is left alone`() throws {
         let group = try Workbench.root().make("web")

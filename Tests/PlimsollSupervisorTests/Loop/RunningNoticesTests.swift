@@ -50,6 +50,31 @@ import Testing
         #expect(await fleet.stop())
     }
 
+    /// A notice that came while no supervisor ran is lost, and must get no unit killed.
+    @Test(arguments: [false, true])
+    func `a unit taken over while starting counts as started from the notice on, or after the time for a start`(isLost: Bool) async throws {
+        let directory = Fixture.Directory(), go = "\(directory.path)/go"
+        let script = "select(undef, undef, undef, 0.01) until -e '\(go)'; say_it('READY=1'); sleep 1000"
+        var database = perl("database", script) { ($0.notify, $0.startTime) = (true, .seconds(1000)) }
+        let web = ServiceUnit.shell("web") { $0.dependencies = ["database"] }
+        let first = try RunningFleet([database, web]) { $0.leavesUnits = true }
+        #expect(await first.waits { first.state("database") == .starting })
+        let process = try #require(ProcessNote(first.directory.path, "database").read()?.pid)
+        first.supervisor.stop()
+        #expect(await first.waits { first.isOver })
+        if isLost { database.startTime = .milliseconds(50) }
+        let next = try RunningFleet([database, web], after: first)
+        if !isLost {
+            #expect(await next.waits { next.report("database") != nil })
+            #expect(next.state("database") == .starting && next.state("web") == .stopped)
+            close(open(go, O_CREAT | O_WRONLY, 0o600))
+        }
+        #expect(await next.waits { next.state("web") == .running && next.process("database") == process })
+        #expect(RunningFleet.isRunning(process))
+        #expect(await next.stop() && next.problems.isEmpty, "\(next.problems)")
+        unlink(go)
+    }
+
     @Test func `the time of a start does not count for the watchdog`() async throws {
         // The start takes longer than the watchdog's interval. The other unit starts in the turn that reads `READY=1`.
         let start = "say_it('WATCHDOG_USEC=100000'); select(undef, undef, undef, 1); say_it('READY=1'); sleep 1000"

@@ -275,6 +275,53 @@ import Testing
         for pid in [web, old] { waitpid(pid, nil, 0) }
     }
 
+    @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [false, true])
+    func `K38 a former supervisor's process ends before a process or group with the unit's name is taken up`(isGroup: Bool) async throws {
+        let first = try RunningFleet([.shell("web")]) { $0.leavesUnits = true }
+        #expect(await first.waits { first.process("web") != nil })
+        let old = try #require(first.process("web"))
+        first.supervisor.stop()
+        #expect(await first.waits { first.isOver })
+        let group = try Workbench.root().make("database"), path = try #require((group.unified ?? group.directories.first)?.path)
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        defer { child.signal(SIGKILL) }
+        #expect(output.line() == "ready")
+        let unit = ServiceUnit(name: "web", origin: isGroup ? .group(path) : .process(child.pid))
+        let next = try RunningFleet([unit], after: first)
+        #expect(await next.waits { !RunningFleet.isRunning(old) && next.state("web") == .running })
+        #expect(next.problems == ["web: ended: left by an earlier supervisor and no longer in the units file"])
+        #expect(next.text("web.process").isEmpty && RunningFleet.isRunning(child.pid))
+        next.supervisor.stop()
+        #expect(await next.waits { next.isOver } && RunningFleet.isRunning(child.pid))
+        // The process was a child of the first supervisor, so of this process.
+        waitpid(old, nil, 0)
+        next.clear()
+        // A released process keeps the group into which the supervisor has put the process.
+        if !isGroup { Workbench.clear(try next.supervisor.root.make("web"), child) }
+        #expect(next.hasNoGroups)
+    }
+
+    @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"))
+    func `a unit that was taken over without a known main process is started again after the end`() async throws {
+        let unit = ServiceUnit.shell("web") { $0.restart = .onFailure }
+        let first = try RunningFleet([unit]) { $0.leavesUnits = true }
+        #expect(await first.waits { first.process("web") != nil })
+        let main = try #require(first.process("web"))
+        first.supervisor.stop()
+        #expect(await first.waits { first.isOver })
+        // As if the first supervisor had been killed after the start and before the note of the process.
+        let note = ProcessNote(first.directory.path, "web"), group = try UnitGroup("web", note.groups, own: OwnGroups())
+        #expect(note.write(nil, group) == nil && note.read() == nil)
+        let next = try RunningFleet([unit], after: first)
+        #expect(await next.waits { next.state("web") == .running })
+        // The process was a child of the first supervisor, so of this process.
+        kill(main, SIGKILL)
+        waitpid(main, nil, 0)
+        #expect(await next.waits { next.process("web").map { $0 != main && RunningFleet.isRunning($0) } ?? false })
+        #expect(await next.stop() && next.problems.isEmpty, "\(next.problems)")
+    }
+
     @Test func `units run at the usual nice, at any nice of the supervisor`() async throws {
         let directory = Fixture.Directory(), file = "\(directory.path)/nice"
         let fleet = try RunningFleet([.shell("web", "nice > \(file); exec sleep 1000")])

@@ -71,6 +71,36 @@ struct StaleSaveTests {
         clear(loop, run)
     }
 
+    @Test func `C90 K38 a unit is not taken at the word of a former unit of the same name`() throws {
+        let loop: SupervisorLoop
+        // A unit that is still referred to keeps a socket open.
+        do {
+            let (made, former) = try saved(
+                """
+                socket(M, AF_UNIX, SOCK_STREAM, 0); connect(M, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!;
+                select(undef, undef, undef, 0.01) until -e '\(files.path)/go';
+                syswrite(M, "1 hello v=1\\n2 saved is=yes\\n"); mark('\(files.path)/said'); sleep 1000 while 1
+                """)
+            loop = made
+            #expect(blockUntil("the second link", limit: Workbench.limit) { hears(loop) && loop.channel.connectionCount == 2 })
+            close(open("\(files.path)/go", O_CREAT | O_WRONLY | O_CLOEXEC, 0o600))
+            #expect(blockUntil("the second link's word", limit: Workbench.limit) { has("said") })
+            loop.dismiss(former, within: .seconds(3600))
+            loop.kill(former)
+            former.child?.waitForEnd()
+            #expect(former.group.waitUntilEmpty(Workbench.limit))
+            loop.handle(SupervisorLoop.Token.of(former.id, SupervisorLoop.Token.child))
+        }
+        try #require(loop.runs.isEmpty)
+        // The word of the second link is still unread.
+        loop.add(.shell("job"))
+        loop.startWaiting()
+        let run = try #require(loop.byName["job"])
+        #expect(run.state == .running && hears(loop))
+        #expect(run.peer == nil && !run.isSaved)
+        clear(loop, run)
+    }
+
     /// The hierarchies of the unit's groups; `nil` for those found here.
     private static let roots: [[Hierarchy]?] = [nil, [.memory, .freezer], []]
 

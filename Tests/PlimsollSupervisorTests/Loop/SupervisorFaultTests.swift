@@ -236,7 +236,7 @@ import Testing
         blockUntil("the process runs again") { !group.isFrozen }
     }
 
-    @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [EMFILE, ENFILE, ENOMEM, EAGAIN])
+    @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [EMFILE, ENFILE, ENOMEM, EAGAIN, EIO])
     func `a group with processes or subgroups that can't be read does not count as empty`(number: Int32) throws {
         faults_join()
         defer {
@@ -268,6 +268,23 @@ import Testing
             faults_disarm()
             blockUntil("the last process is gone") { directory.isEmpty }
         }
+    }
+
+    @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [FAULT_OPENAT, FAULT_OPEN].map(\.rawValue))
+    func `K38 another owner's group that can't be read is not taken for an empty one`(kind: UInt32) throws {
+        let root = Workbench.root(), group = try root.make("web")
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        faults_join()
+        defer {
+            faults_disarm()
+            faults_leave()
+        }
+        // No list of processes can be opened, or no directory.
+        faults_arm(fault_call(kind), 1, 1_000_000, EMFILE)
+        #expect(throws: GroupError.self) { try root.clear("web", sparing: []) }
+        #expect(faults_count(fault_call(kind)) > 0)
     }
 
     @Test func `C14 a process without a group that can't be inspected counts as neither ended nor stopped`() throws {

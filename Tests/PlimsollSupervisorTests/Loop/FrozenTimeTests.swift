@@ -1,0 +1,45 @@
+import Plimsoll
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// Tests of the times of a unit that the supervisor has frozen. The unit has no process, and the test tells the time.
+@Suite struct FrozenTimeTests {
+    private let directory = Fixture.Directory()
+
+    /// Returns a unit that is in the background from 10 s on, and frozen from 20 s on.
+    private func frozen(_ change: (UnitRun) -> Void) throws -> UnitRun {
+        var unit = ServiceUnit.shell("job")
+        (unit.role, unit.allowance) = (.background, .seconds(30))
+        let group = try UnitGroup("job", [], own: OwnGroups())
+        let pressure = try PressureSocket(directory: directory.path, unit: "job") { _, _ in false }
+        let run = UnitRun(id: 1, unit, group, pressure)
+        run.goOn(at: .zero)
+        run.enter(.leaving, at: .seconds(10))
+        run.backgroundSince = .seconds(10)
+        change(run)
+        run.enter(.suspending, at: .seconds(20))
+        run.enter(.suspended, at: .seconds(21))
+        return run
+    }
+
+    @Test func `C36 K35 the time of a freeze counts against neither the allowance nor the grace of a throttled unit`() throws {
+        let run = try frozen { $0.throttledSince = .seconds(15) }
+        run.goOn(at: .seconds(620))
+        #expect(run.backgroundSince == .seconds(610) && run.throttledSince == .seconds(615))
+        run.throttledSince = nil
+        var engine = SupervisorEngine()
+        #expect(engine.words(fleet(639, .warning, [run.report(at: .seconds(639))])) == [])
+        #expect(engine.words(fleet(640, .warning, [run.report(at: .seconds(640))])) == ["job: throttle"])
+    }
+
+    @Test func `T33 K35 the time of a freeze does not count against background tasks`() throws {
+        // Of the tasks' time, 20 s are left at the freeze.
+        let run = try frozen { ($0.tokens, $0.tokensEnd) = (1, .seconds(40)) }
+        var report = run.report(at: .seconds(300)), engine = SupervisorEngine()
+        report.charge = .mebibytes(100)
+        #expect(engine.words(fleet(300, .warning, short: 50, [report])).last == "job: ask 20 s")
+        run.goOn(at: .seconds(620))
+        #expect(run.report(at: .seconds(625)).tokensEnd == .seconds(640))
+    }
+}
