@@ -9,13 +9,18 @@ extension Environment {
     /// Creates a reader of all kinds from now on.
     func makeReader() -> EnvironmentReader {
         let watched = Self.common.filter { watch.add($0) }
+        let id = state.withLock { state in
+            state.lastReader += 1
+            return state.lastReader
+        }
         let reader = EnvironmentReader(
             isHeld: { [weak self] in self?.isHeld ?? false },
             onDrop: { [weak self] in
-                self?.state.withLock { $0.readers.removeAll { $0.reader == nil } }
+                // By id: a look at the other readers retains them, and the last reference could end under the lock.
+                self?.state.withLock { $0.readers.removeAll { $0.id == id } }
                 for kind in watched { self?.watch.remove(kind) }
             })
-        state.withLock { $0.readers.append(Weak(reader: reader)) }
+        state.withLock { $0.readers.append(Weak(id: id, reader: reader)) }
         return reader
     }
 

@@ -10,7 +10,10 @@ import Synchronization
 /// Mutable state: all behind one lock, which is never held around user code. `isHeld` is also published for readers and
 /// handlers.
 final class Environment: Sendable {
-    struct Weak { weak var reader: EnvironmentReader? }
+    struct Weak {
+        let id: UInt64
+        weak var reader: EnvironmentReader?
+    }
 
     struct State {
         /// The current value of each kind, as last posted or read.
@@ -24,6 +27,7 @@ final class Environment: Sendable {
         var isHeld = false
 
         var readers: [Weak] = []
+        var lastReader: UInt64 = 0
         var observers: [EnvironmentObserver] = []
         var interceptors: [EnvironmentInterceptor] = []
         var derived: [any Derived] = []

@@ -19,9 +19,9 @@ final class EnvironmentWatch: Sendable {
         var eventsAtAlarm: Int?
         /// Number of times the alarm was postponed because events kept coming.
         var delays = 0
-        /// `begun` numbers the readings begun. `used` is the latest of these whose result was used. A reading that
-        /// began earlier and ends later is out of date.
-        var begun = 0, used = 0
+        /// Number of the latest reading whose result was used, or of the last one begun before the watch. A reading
+        /// that began earlier and ends later is out of date.
+        var used: Int
         var failures = 0
         /// Number of the failed reading whose retry is awaited; `nil` if none is. At most one retry is awaited, however
         /// many readings fail meanwhile.
@@ -29,6 +29,8 @@ final class EnvironmentWatch: Sendable {
     }
 
     private let state = Mutex<[EnvironmentChange.Kind: Interest]>([:])
+    /// The number of readings begun, of all kinds. Relaxed: changed and read under the lock.
+    private let begun = Atomic<Int>(0)
     private let source: (any EnvironmentSource)?
     private let alarms: Alarms
     private let threads: HandlerThreads
@@ -42,7 +44,8 @@ final class EnvironmentWatch: Sendable {
     /// Creates a watch of `source`.
     ///
     /// - Parameters:
-    ///   - onBaseline: receives the value when watching begins, and `nil` when watching has ended.
+    ///   - onBaseline: receives the value when watching begins, and `nil` when watching has ended. Called under the
+    ///     lock.
     ///   - onChange: records a change. Called under the lock.
     ///   - onChanged: called after `onChange`, outside the lock.
     init(
@@ -65,7 +68,8 @@ final class EnvironmentWatch: Sendable {
     func add(_ kind: EnvironmentChange.Kind, quiet: Duration? = nil) -> Bool {
         guard let source, kind.isRead, source.watch(kind) else { return false }
         let isFirst = state.withLock { state in
-            state[kind, default: Interest(quiet: quiet ?? Self.quiet(of: kind))].count += 1
+            let new = Interest(quiet: quiet ?? Self.quiet(of: kind), used: begun.load(ordering: .relaxed))
+            state[kind, default: new].count += 1
             if let quiet { state[kind]?.quiet = quiet }
             return state[kind]?.reading == nil
         }
@@ -75,13 +79,14 @@ final class EnvironmentWatch: Sendable {
 
     func remove(_ kind: EnvironmentChange.Kind) {
         guard let source else { return }
-        let isLast = state.withLock { state in
-            guard let count = state[kind]?.count else { return false }
+        state.withLock { state in
+            guard let count = state[kind]?.count else { return }
             state[kind]?.count = count - 1
-            if count == 1 { state[kind] = nil }
-            return count == 1
+            guard count == 1 else { return }
+            state[kind] = nil
+            // Under the lock, so that a new watch of the kind reports its baseline afterwards.
+            onBaseline(kind, nil)
         }
-        if isLast { onBaseline(kind, nil) }
         source.unwatch(kind)
     }
 
@@ -151,23 +156,22 @@ final class EnvironmentWatch: Sendable {
     }
 
     private func read(_ kind: EnvironmentChange.Kind) {
-        let begun: Int? = state.withLock { state in
+        let number: Int? = state.withLock { state in
             guard state[kind] != nil else { return nil }
-            state[kind]?.begun += 1
-            return state[kind]?.begun
+            return begun.wrappingAdd(1, ordering: .relaxed).newValue
         }
-        guard let begun, let source else { return }
+        guard let number, let source else { return }
         let value = source.read(kind)
         let (hasChanged, retry) = state.withLock { state -> (Bool, Duration?) in
-            guard var interest = state[kind], begun > interest.used else { return (false, nil) }
+            guard var interest = state[kind], number > interest.used else { return (false, nil) }
             defer { state[kind] = interest }
             guard let value else {
                 guard interest.retried == nil else { return (false, nil) }
-                interest.retried = begun
+                interest.retried = number
                 interest.failures += 1
                 return (false, .seconds(1 << min(interest.failures - 1, 6)))
             }
-            interest.used = begun
+            interest.used = number
             interest.failures = 0
             interest.retried = nil
             let (before, events) = (interest.reading, interest.events)
@@ -183,7 +187,7 @@ final class EnvironmentWatch: Sendable {
             return (true, nil)
         }
         if hasChanged { onChanged() }
-        if let retry { alarms.set(.timer, after: retry) { [weak self] in self?.retry(kind, begun) } }
+        if let retry { alarms.set(.timer, after: retry) { [weak self] in self?.retry(kind, number) } }
     }
 
     /// Reads `kind` again, unless a reading has succeeded since the one of that number.

@@ -240,12 +240,15 @@ public final class ExclusiveResource: Sendable {
             guard wasAbandoned, context?.isClosed == false else { throw error }
             return try await take()
         }
-        let wasAbandoned = state.withLock { state in
+        let (wasAbandoned, isLost) = state.withLock { state in
             let wasAbandoned = exchange(&state.isAbandoned, false)
-            state.phase = wasAbandoned ? .draining : .held
-            (state.uses, state.leasedAt, state.wasHeld) = (0, asked, wasAbandoned)
-            return wasAbandoned
+            // Granted before a gap that ended during the call: a lease of unknown time counts as lost.
+            let isLost = state.epoch != begun.epoch && lease.map { $0 <= .zero } ?? false
+            state.phase = isLost ? .released : wasAbandoned ? .draining : .held
+            (state.uses, state.leasedAt, state.wasHeld) = (0, asked, wasAbandoned || isLost)
+            return (wasAbandoned, isLost)
         }
+        if isLost { return try await take() }
         // The acquisition took so long that the process went to the background meanwhile. The release acquires the
         // resource again if the process is back by then.
         if wasAbandoned { try await release(begun.turn) { .zero } }

@@ -20,6 +20,13 @@ final class ActivationInbox: Sendable {
         var running = 0
         var nextID: UInt64 = 0
         var start: (@Sendable () -> Void)?
+
+        /// Queues a request. Returns false if too many requests wait.
+        mutating func add(_ request: ActivationRequest) -> Bool {
+            guard waiting.count + unreached.count < ActivationInbox.capacity else { return false }
+            waiting.append(request)
+            return true
+        }
     }
 
     private let state = Mutex(State())
@@ -45,13 +52,7 @@ final class ActivationInbox: Sendable {
     }
 
     /// Queues a request. Returns false if too many requests wait.
-    func post(_ request: ActivationRequest) -> Bool {
-        state.withLock { state in
-            guard state.waiting.count + state.unreached.count < Self.capacity else { return false }
-            state.waiting.append(request)
-            return true
-        }
-    }
+    func post(_ request: ActivationRequest) -> Bool { state.withLock { $0.add(request) } }
 
     /// Starts a delivery if there is anything to deliver and the process is active.
     func deliver() {
@@ -64,12 +65,21 @@ final class ActivationInbox: Sendable {
 
     /// Dequeues the waiting requests as calls, each request to every handler, after the calls that were put back.
     /// Requests stay in the queue while there is no handler.
-    func take() -> [FanOut.Handler] {
+    func take() -> [FanOut.Handler] { take(adding: nil) ?? [] }
+
+    /// Queues `own`, and dequeues as `take()` does, so that no other delivery takes that request. Returns `nil` if too
+    /// many requests wait.
+    func take(adding own: ActivationRequest?) -> [FanOut.Handler]? {
+        var isFull = false
         let (unreached, handlers, waiting) = state.withLock { state in
-            let unreached = exchange(&state.unreached, [])
-            guard !state.handlers.isEmpty else { return (unreached, state.handlers, [] as [ActivationRequest]) }
+            if let own { isFull = !state.add(own) }
+            let unreached = isFull ? [] : exchange(&state.unreached, [])
+            guard !isFull, !state.handlers.isEmpty else {
+                return (unreached, state.handlers, [] as [ActivationRequest])
+            }
             return (unreached, state.handlers, exchange(&state.waiting, []))
         }
+        if isFull { return nil }
         let calls: [FanOut.Handler] = waiting.flatMap { request in
             handlers.map { handler in
                 FanOut.Handler(name: "\(handler.name) (\(request.name))") {
@@ -129,14 +139,23 @@ extension Lifecycle {
     /// - Throws: `LifecycleError` once the process has terminated, or if 1,024 requests wait already.
     public func activate(_ request: String, payload: [UInt8] = []) async throws {
         try await enterForeground(cause: .operator)
-        // After the steps, so that this call delivers the request and returns when the request is handled. If the
-        // process is not active, a later step delivers the request.
-        guard activations.post(ActivationRequest(name: request, payload: payload)) else {
+        let own = ActivationRequest(name: request, payload: payload)
+        let taken: [FanOut.Handler]?
+        // After the steps, so that this call, and no other one, delivers the request and returns when the request is
+        // handled. If the process is not active, a later step delivers the request.
+        if state == .active {
+            taken = activations.take(adding: own)
+        } else {
+            taken = activations.post(own) ? [] : nil
+        }
+        guard let calls = taken else {
             throw LifecycleError(
                 "cannot queue activation \"\(request)\" because \(ActivationInbox.capacity) wait already, which is the limit; check why the process is not active"
             )
         }
-        if state == .active { await deliverActivations() }
+        await deliver(calls)
+        // The process may have become active right before the request was queued.
+        if calls.isEmpty, state == .active { await deliverActivations() }
     }
 
     /// Activates the process for a thread that waits for the outcome. Needs no cooperative pool, which such threads
@@ -153,9 +172,10 @@ extension Lifecycle {
         }
     }
 
-    func deliverActivations() async {
+    func deliverActivations() async { await deliver(activations.take()) }
+
+    private func deliver(_ calls: [FanOut.Handler]) async {
         let deadline = alarms.heartbeat.running + policy.backgroundDeadline
-        let calls = activations.take()
         let outcome = await FanOut.call(calls, .forward, until: deadline, alarms, threads)
         if !outcome.unreached.isEmpty { activations.putBack(calls.suffix(outcome.unreached.count)) }
         guard !outcome.overran.isEmpty || !outcome.failures.isEmpty else { return }

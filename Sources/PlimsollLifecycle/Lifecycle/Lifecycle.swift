@@ -262,7 +262,11 @@ public final class Lifecycle: Sendable, JoinsManager {
         let aim: @Sendable () -> LifecycleState = { self.desired.withLock { $0.process } }
         if aim() < state { await reconcileScenes(cause, within: budget) }
         let report = try await unit.engine.request(cause, within: budget, aim)
-        if aim() >= .inactive { await reconcileScenes(cause, within: budget) }
+        if aim() >= .inactive, scenesByID.withLock({ !$0.isEmpty }) {
+            // Another request may have taken over the way up, and the process is not there yet.
+            try? await followScenes(cause, upTo: aim)
+            await reconcileScenes(cause, within: budget)
+        }
         recordReport(report)
         return report
     }

@@ -56,6 +56,8 @@ struct DesiredState: Sendable, Hashable {
     /// The state that a scene, or a hold, requests for the process.
     struct Claim: Sendable, Hashable {
         var state: LifecycleState
+        /// The state of the scene; during a step, the higher one of both states.
+        var footing = LifecycleState.notRunning
         var isScene: Bool
     }
 
@@ -87,6 +89,12 @@ struct DesiredState: Sendable, Hashable {
         var greatest = hasHadScenes ? LifecycleState.background : .active
         if hasHadScenes { for claim in claims.values { greatest = max(greatest, claim.state) } }
         return min(greatest, ceiling)
+    }
+
+    /// Returns the state that a process at `here` may enter now: the desired state, but not below a scene that is still
+    /// on the way down.
+    func upheld(at here: LifecycleState) -> LifecycleState {
+        claims.values.reduce(process) { max($0, min($1.footing, here)) }
     }
 
     /// Returns the desired state of a scene that requests `state`.

@@ -10,6 +10,9 @@ import Synchronization
 /// missed in a freeze, in a pause or because the previous run took longer are not caught up with; the next tick comes
 /// at the next point (T30). Two runs never overlap. The body runs in an ordinary task, which is cancelled when the
 /// ticker is cancelled or leaves the set.
+///
+/// A step of the life cycle may wait for a run in progress. So a request that the body makes for a state of the process
+/// is carried out as one of a handler is: without waiting. That includes termination.
 public final class Ticker: Quiescable, WorkingMember {
     private struct State {
         var schedule: TickSchedule?
@@ -34,6 +37,8 @@ public final class Ticker: Quiescable, WorkingMember {
     private let stride: Duration?
     private let makesUp: Bool
     private let body: @Sendable (Int) async -> Void
+    /// Marks the body as a handler. Never closed.
+    private let gate = AsyncCallGate()
     private let state = Mutex(State())
 
     /// Creates a ticker that begins when added to a set.
@@ -181,7 +186,7 @@ public final class Ticker: Quiescable, WorkingMember {
     private func run(_ missed: Int, _ membership: UInt64) {
         let run = Task {
             // The ticker may have been cancelled, or have left the set, before this task started to run.
-            if state.withLock({ $0.membership == membership }) { await body(missed) }
+            if state.withLock({ $0.membership == membership }) { await gate.call { await body(missed) } }
             let waiting = state.withLock { state in
                 state.isRunning = false
                 state.run = nil

@@ -14,6 +14,8 @@ import Testing
             var value: EnvironmentValue?
             var reads = 0
             var watches = 0
+            /// The blockades that hold the next readings, one each.
+            var holds: [Blockade] = []
             var sink: (@Sendable (EnvironmentChange.Kind, Int) -> Void)?
         }
 
@@ -23,6 +25,7 @@ import Testing
         var watches: Int { state.withLock { $0.watches } }
         var signals: [Capabilities.Signal] { [] }
 
+        func hold(_ blockades: [Blockade]) { state.withLock { $0.holds = blockades } }
         func set(_ value: EnvironmentValue?) { state.withLock { $0.value = value } }
         func tell(_ kind: EnvironmentChange.Kind, _ events: Int) { state.withLock { $0.sink }?(kind, events) }
 
@@ -37,10 +40,12 @@ import Testing
         func unwatch(_ kind: EnvironmentChange.Kind) { state.withLock { $0.watches -= 1 } }
 
         func read(_ kind: EnvironmentChange.Kind) -> EnvironmentValue? {
-            state.withLock { state in
+            let (value, hold): (EnvironmentValue?, Blockade?) = state.withLock { state in
                 state.reads += 1
-                return state.value
+                return (state.value, state.holds.isEmpty ? nil : state.holds.removeFirst())
             }
+            hold?.wait()
+            return value
         }
     }
 
@@ -50,10 +55,13 @@ import Testing
     private let begins = Log<EnvironmentValue?>()
     private let changes = Log<EnvironmentChange>()
 
-    private func watch() -> EnvironmentWatch {
+    private func watch(beforeEnd: @escaping @Sendable () -> Void = {}) -> EnvironmentWatch {
         EnvironmentWatch(
             source: facts, alarms: Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper)), threads: threads,
-            onBaseline: { [begins] _, value in begins.add(value) }, onChange: { [changes] in changes.add($0) }, onChanged: {})
+            onBaseline: { [begins] _, value in
+                if value == nil { beforeEnd() }
+                begins.add(value)
+            }, onChange: { [changes] in changes.add($0) }, onChanged: {})
     }
 
     /// Moves the clock to the next reading, which comes after `wait` and not before.
@@ -121,6 +129,45 @@ import Testing
         clock.advance(by: .seconds(1))
         await until("rest") { threads.busy == 0 }
         #expect(facts.reads == 1)
+    }
+
+    @Test func `a reading that began for an earlier watch is no baseline of a later one`() async {
+        let watch = watch(), early = Blockade(), late = Blockade()
+        facts.set(.text("old"))
+        facts.hold([early, late])
+        async let first = onThread { watch.add(.locale) }
+        await until("the first reading") { early.count == 1 }
+        watch.remove(.locale)
+        facts.set(.text("new"))
+        async let second = onThread { watch.add(.locale) }
+        await until("the second reading") { late.count == 1 }
+        early.open()
+        #expect(await first)
+        late.open()
+        #expect(await second)
+        #expect(begins.all == [nil, .text("new")] && watch.value(of: .locale) == .text("new"))
+        watch.remove(.locale)
+    }
+
+    @Test func `a watch that begins while the last one ends reports its value after that end`() async {
+        facts.set(.text("a"))
+        let release = Blockade(), adding = Log<Int32>()
+        let watch = watch { release.wait() }
+        #expect(watch.add(.locale))
+        async let ended: Void = onThread { watch.remove(.locale) }
+        await until("the end") { release.count == 1 }
+        async let added = onThread {
+            adding.add(threadNumber)
+            return watch.add(.locale)
+        }
+        await until("the new watch has its value, or waits for the end") {
+            begins.all.count == 2 || facts.watches == 2 && adding.all.first.map { isBlocked($0) } ?? false
+        }
+        release.open()
+        await ended
+        #expect(await added)
+        #expect(begins.all == [.text("a"), nil, .text("a")])
+        watch.remove(.locale)
     }
 
     @Test func `a watch that is dropped ends its watches of the source`() {

@@ -246,6 +246,22 @@ import Testing
         #expect(seen.all == ["open [1] active", "again [] active"])
     }
 
+    @Test func `C74 an activation returns when its request is handled, also beside another delivery`() async throws {
+        let clock = ManualClock().timekeeper, box = Mutex<ActivationInbox?>(nil), taken = Counter(), seen = Log<String>()
+        // The other delivery takes all that waits, at each reading of the clock.
+        let time = Timekeeper(
+            elapsed: {
+                if let inbox = box.withLock({ $0 }) { taken.add(inbox.take().count) }
+                return clock.elapsed()
+            }, asleep: clock.asleep, onStep: clock.onStep)
+        let lifecycle = ResourceManager(source: ScriptedPressureSource(), time: time).lifecycle
+        lifecycle.onActivation("links") { name, _ in seen.add(name) }
+        try await lifecycle.launch()
+        box.withLock { $0 = lifecycle.activations }
+        try await lifecycle.activate("open")
+        #expect(seen.all == ["open"] && taken.value == 0)
+    }
+
     @Test func `C74 activations that blocked handlers held up past the deadline are handled afterwards, each once`() async throws {
         let lifecycle = lifecycle, release = Blockade(), seen = Log<String>()
         try await lifecycle.launch()

@@ -66,4 +66,14 @@ import Testing
         desired.isTerminating = true
         #expect(desired.process == .notRunning && desired.scene(.background) == .notRunning)
     }
+
+    @Test func `C94 the process stays at a scene that is still on the way down, and does not rise for that scene`() {
+        var desired = DesiredState()
+        desired.hasHadScenes = true
+        desired.claims[1] = .init(state: .background, footing: .inactive, isScene: true)
+        #expect(desired.process == .background && desired.upheld(at: .active) == .inactive)
+        #expect(desired.upheld(at: .inactive) == .inactive && desired.upheld(at: .background) == .background)
+        desired.claims[1]?.footing = .background
+        #expect(desired.upheld(at: .active) == .background)
+    }
 }

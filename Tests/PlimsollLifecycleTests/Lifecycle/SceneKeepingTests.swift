@@ -173,6 +173,28 @@ import Testing
         #expect(try store.read("scene-a") == [1])
     }
 
+    @Test func `C97 a scene that is disconnected on the way to the background is known and saved until the end`() async throws {
+        let state = Mutex8(1), leaving = Blockade(), erasing = Blockade()
+        let a = await connect("a", state) { scene in
+            scene.observe("a", onInactive: { _ in leaving.wait() })
+            scene.onScrub("a") {
+                state.value = 2
+                erasing.wait()
+            }
+        }
+        let first = Task { try await a.enterBackground(cause: .idle) }
+        await until("the scene leaves the front") { leaving.count == 1 }
+        let second = Task { await a.disconnect(cause: .operator) }
+        await until("the second request waits") { a.unit.engine.waiting == 2 }
+        leaving.open()
+        // Superseded, while the scene is on the way to its end.
+        _ = try await first.value
+        #expect(lifecycle.scenes.map(\.id) == ["a"])
+        erasing.open()
+        _ = await second.value
+        #expect(try store.read("scene-a") == [2] && lifecycle.scenes.isEmpty)
+    }
+
     @Test func `a state registered after a scene has come up is restored at once`() async throws {
         try store.write("scene-a", [9])
         let a = lifecycle.connectScene("a", reason: .systemRequest), state = Mutex8()

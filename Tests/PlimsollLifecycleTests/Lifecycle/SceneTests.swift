@@ -88,6 +88,113 @@ import Testing
         #expect(a.state == .active && b.state == .active && lifecycle.state == .active)
     }
 
+    @Test(arguments: [true, false])
+    func `C94 a scene waits for the process, also if another request takes over the way up and goes higher`(isScene: Bool) async throws {
+        let a = await connect("a"), lifecycle = lifecycle, first = Blockade(), second = Blockade()
+        if isScene {
+            try await a.enterBackground(cause: .idle)
+        } else {
+            try await lifecycle.enterBackground(cause: .operator)
+        }
+        try await lifecycle.interrupt()
+        lifecycle.observe("process", onActive: { _ in second.wait() }, onForeground: { _ in first.wait() })
+        let request = Task {
+            if isScene {
+                _ = try await a.enterForeground(cause: .operator)
+            } else {
+                _ = try await lifecycle.enterForeground(cause: .operator)
+            }
+        }
+        await until("the process is on the way up") { first.count == 1 }
+        let end = Task { try await lifecycle.endInterruption() }
+        await until("the process is to be active") { lifecycle.unit.engine.target == .active }
+        first.open()
+        await until("the process goes on to the front") { second.count == 1 }
+        // The first request is superseded by now. A scene that does not wait once more would be in front.
+        await until("both requests wait") { lifecycle.unit.engine.waiting == 2 || a.state == .active }
+        #expect(a.state == .background && lifecycle.state == .inactive)
+        second.open()
+        _ = try await (request.value, end.value)
+        #expect(a.state == .active && lifecycle.state == .active)
+    }
+
+    @Test(arguments: [true, false])
+    func `C94 the process stays in front of the background until its last scene is there`(isWhole: Bool) async throws {
+        let slow = await connect("slow"), quick = await connect("quick"), lifecycle = lifecycle, release = Blockade()
+        slow.observe("slow", onBackground: { _ in release.wait() })
+        let way = Task {
+            if isWhole {
+                _ = try await lifecycle.enterBackground(cause: .operator)
+            } else {
+                _ = try await slow.enterBackground(cause: .idle)
+            }
+        }
+        await until("the slow scene is on the way") { release.count == 1 }
+        try await quick.suspend(cause: .idle)
+        #expect(quick.state == .suspended && lifecycle.state > .background)
+        release.open()
+        try await way.value
+        #expect(slow.state == .background && lifecycle.state == .background)
+    }
+
+    @Test func `C94 the process waits for a scene whose way to the background another request takes over`() async throws {
+        let a = await connect("a"), lifecycle = lifecycle, leaving = Blockade(), hiding = Blockade()
+        a.observe("slow", onInactive: { _ in leaving.wait() }, onBackground: { _ in hiding.wait() })
+        let whole = Task { try await lifecycle.enterBackground(cause: .operator) }
+        await until("the scene leaves the front") { leaving.count == 1 }
+        let other = Task { try await a.suspend(cause: .idle) }
+        await until("the second request waits") { a.unit.engine.waiting == 2 }
+        leaving.open()
+        await until("the scene goes on") { hiding.count == 1 }
+        // Superseded by now. A process that does not wait once more would leave the front.
+        await until("the first request waits again") { a.unit.engine.waiting == 2 || lifecycle.state < .active }
+        #expect(lifecycle.state == .active)
+        hiding.open()
+        _ = try await (whole.value, other.value)
+        #expect(a.state == .suspended && lifecycle.state == .background)
+    }
+
+    @Test func `of two requests for a scene at once the same one decides for the scene and for the process`() async throws {
+        let a = await connect("a"), lifecycle = lifecycle, requesting = Log<Int32>()
+        try await a.enterBackground(cause: .idle)
+        // Stops a request between its two parts. Another request that came in between would be half undone.
+        let seen: LifecycleState? = await onThread {
+            lifecycle.desired.withLock { _ in
+                lifecycle.threads.run {
+                    requesting.add(threadNumber)
+                    _ = try? await a.enterForeground(cause: .operator)
+                }
+                var wanted: LifecycleState?
+                blockUntil("the request stops") {
+                    guard let thread = requesting.all.first, isBlocked(thread) else { return false }
+                    wanted = a.contents.withLockIfAvailable { $0.wanted }
+                    return wanted != .background
+                }
+                return wanted
+            }
+        }
+        #expect(seen == nil, "the scene has the new request, and the process does not")
+        await until("the scene is in front") { a.state == .active }
+        #expect(lifecycle.state == .active)
+    }
+
+    @Test func `a handler of the process that connects a scene and waits for that scene does not hold up the step`() async throws {
+        lifecycle.policy.sceneSuspendsAfter = nil
+        let a = await connect("a"), lifecycle = lifecycle, states = Log<LifecycleState>()
+        lifecycle.observe(
+            "process",
+            onBackground: { _ in
+                let b = lifecycle.connectScene("b", reason: .userRequest) { scene in
+                    scene.observe("b", onActive: { _ in states.add(lifecycle.state) })
+                }
+                await b.connected()
+            })
+        _ = try await stage.whileTimePasses { try await a.enterBackground(cause: .idle) }
+        await until("the new scene is in front") { !states.all.isEmpty }
+        #expect(states.all == [.active], "the process goes first")
+        #expect(lifecycle.reports.allSatisfy { $0.overran.isEmpty }, "\(lifecycle.reports)")
+    }
+
     @Test func `C94 a hold keeps the process active without a foreground scene`() async throws {
         let a = await connect("a")
         let hold = lifecycle.hold(.inactive)

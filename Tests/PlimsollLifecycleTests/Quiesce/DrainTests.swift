@@ -92,6 +92,28 @@ import Testing
         #expect(lifecycle.arrival == nil)
     }
 
+    @Test(arguments: [true, false])
+    func `C43 a tick that asks for the background ends before the save, at once`(isScene: Bool) async throws {
+        let lifecycle = lifecycle, ended = Counter()
+        try await lifecycle.launch()
+        let scene: Scene? = isScene ? lifecycle.connectScene("a", reason: .userRequest) : nil
+        await scene?.connected()
+        lifecycle.pausables.add(
+            Ticker("idle", every: .seconds(1)) { _ in
+                if let scene {
+                    _ = try? await scene.enterBackground(cause: .idle)
+                } else {
+                    _ = try? await lifecycle.enterBackground(cause: .idle)
+                }
+                ended.add(1)
+            })
+        stage.clock.advance(by: .seconds(1))
+        // The clock stands still from here on: no deadline passes.
+        guard await until("the end of the tick", { ended.value == 1 }) else { return }
+        await until("the arrival") { lifecycle.arrival != nil }
+        #expect(lifecycle.arrival == true && lifecycle.state == .background)
+    }
+
     @Test func `C22 a terminating process's last save comes after the ticks, too`() async throws {
         let held = Latch(), began = Counter(), lifecycle = lifecycle
         _ = count(held: held, began: began)

@@ -36,10 +36,13 @@ extension Lifecycle {
         }
         configure(scene)
         registerEviction()
-        let wanted = scene.contents.withLock { $0.wanted }
-        desired.withLock { desired in
-            desired.hasHadScenes = true
-            desired.claims[scene.claim] = .init(state: wanted, isScene: true)
+        // Under the scene's lock: a request that comes meanwhile counts for the scene and for the process.
+        scene.contents.withLock { contents in
+            let wanted = contents.wanted
+            desired.withLock { desired in
+                desired.hasHadScenes = true
+                desired.claims[scene.claim] = .init(state: wanted, isScene: true)
+            }
         }
         let task = threads.run {
             await self.launchIfNeeded()
@@ -69,21 +72,40 @@ extension Lifecycle {
 
     /// Brings the process to the state that the scenes request.
     ///
-    /// - Parameter needed: state to which a scene is about to rise. Waits until the process is there, even if another
-    ///   request has begun that way: the process goes first (C94).
-    func followScenes(_ cause: LifecycleCause, upTo needed: LifecycleState = .notRunning) async throws {
-        let aim: @Sendable () -> LifecycleState = { self.desired.withLock { $0.process } }
-        // A handler cannot wait, because the way up may be waiting for that handler.
-        let waits = unit.engine.current < min(needed, aim()) && !AsyncCallGate.isInside
-        guard waits || aim() != unit.engine.target else { return }
-        recordReport(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
+    /// On the way down the process stays at or above each scene that is still on the way (C94). A request from within a
+    /// handler is carried out without waiting, because the process may be waiting for that handler.
+    ///
+    /// - Parameter needed: returns the state to which a scene is about to rise. Waits until the process is there,
+    ///   whatever other requests have begun that way or take it over: the process goes first (C94).
+    func followScenes(
+        _ cause: LifecycleCause, upTo needed: @Sendable () -> LifecycleState = { .notRunning }
+    ) async throws {
+        if AsyncCallGate.isInside {
+            threads.run { await AsyncCallGate.outside { _ = try? await self.followScenes(cause) } }
+            return
+        }
+        let aim: @Sendable () -> LifecycleState = {
+            let here = self.unit.engine.current
+            return self.desired.withLock { $0.upheld(at: here) }
+        }
+        // A termination ends the process itself, after the scenes.
+        while !desired.withLock({ $0.isTerminating }),
+            unit.engine.current < min(needed(), aim()) || aim() != unit.engine.target
+        {
+            recordReport(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
+        }
     }
 
     /// Brings all scenes to their desired states, except scenes that are still being connected.
     func reconcileScenes(_ cause: LifecycleCause, within budget: Duration) async {
         await withTaskGroup(of: Void.self) { group in
             for scene in scenes where scene.takesSteps {
-                group.addTask { _ = try? await scene.follow(cause, within: budget) }
+                group.addTask {
+                    // Again if another request took over the way down: the process waits for the scene (C94).
+                    while let report = try? await scene.follow(cause, within: budget), report.isSuperseded,
+                        scene.aim < .inactive
+                    {}
+                }
             }
         }
     }

@@ -56,6 +56,8 @@ extension Scene {
         _ = try? await follow(.idle, within: lifecycle.policy.backgroundDeadline)
         // A task may have begun after the look at the tasks, before the suspension refused new ones.
         if tasks.hasLiveTasks, contents.withLock({ $0.rests }) { await wake() }
+        // This request may have taken over the way down from another, which then left the process where it was.
+        try? await lifecycle.followScenes(.idle)
         // A request may have revoked the decision before the first step.
         watchIdleness()
     }

@@ -60,7 +60,9 @@ public final class Scene: Sendable {
         scrub = ScrubSet(alarms: lifecycle.alarms, threads: lifecycle.threads)
         executor = PausableExecutor("scene \(id)")
         let stages = SceneStages(tasks: tasks, executor: executor)
-        unit = LifecycleUnit(lifecycle.alarms, lifecycle.threads, stages.surroundings, onStep: { _ in })
+        unit = LifecycleUnit(
+            lifecycle.alarms, lifecycle.threads, stages.surroundings,
+            onStep: { [owner = stages.scene] step in owner.value?.stands(at: step.to) })
         stages.scene.set(self)
         tasks.listen { $0.whenIdle = { [weak self] in self?.watchIdleness() } }
     }
@@ -74,6 +76,9 @@ public final class Scene: Sendable {
     public var state: LifecycleState { unit.engine.current }
 
     /// Returns once the scene has come up.
+    ///
+    /// A handler of the process must not wait for a scene that was connected before: the scene waits for the process,
+    /// and the process for the handler. For a scene that the handler connects, this method may return before.
     public func connected() async { await contents.withLock { $0.connecting }?.value }
 
     // MARK: Taking part
@@ -175,6 +180,8 @@ public final class Scene: Sendable {
         let isOver = contents.withLock { contents in
             if contents.wanted == .notRunning, wanted > .notRunning { return true }
             (contents.wanted, contents.rests) = (wanted, false)
+            // Under the same lock: of two requests at once, the same one decides for the scene and for the process.
+            lifecycle.desired.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }
             return false
         }
         if isOver {
@@ -182,7 +189,6 @@ public final class Scene: Sendable {
                 "cannot make scene \(id) \(wanted) (\(cause.rawValue)) because its disconnection was requested; connect a scene with that id again"
             )
         }
-        lifecycle.desired.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }
         if wanted > .notRunning { await connected() }
         return try await reconcile(cause, within: lifecycle.policy.backgroundDeadline)
     }
@@ -202,16 +208,29 @@ public final class Scene: Sendable {
     func reconcile(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         guard takesSteps else { return LifecycleReport(target: aim) }
         let rises = aim > state
-        if rises { try await lifecycle.followScenes(cause, upTo: aim) }
+        if rises, AsyncCallGate.isInside, lifecycle.state < aim {
+            // The process goes first, and may be waiting for the handler that asks.
+            lifecycle.threads.run {
+                await AsyncCallGate.outside { _ = try? await self.reconcile(cause, within: budget) }
+            }
+            return LifecycleReport(target: aim, isSuperseded: true)
+        }
+        if rises { try await lifecycle.followScenes(cause, upTo: { self.aim }) }
         let report = try await follow(cause, within: budget)
         if !rises { try? await lifecycle.followScenes(cause) }
         return report
     }
 
+    /// Records the state below which the process must not go before the scene does.
+    func stands(at state: LifecycleState) {
+        lifecycle.desired.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.footing = state } }
+    }
+
     /// Moves the scene to the desired state, without moving the process.
     func follow(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let report = try await unit.engine.request(cause, within: budget) { self.aim }
-        if state == .notRunning { lifecycle.forget(self) }
+        // Not `state`: a superseded request finds the new state while the scene still saves.
+        if report.target == .notRunning, !report.isSuperseded { lifecycle.forget(self) }
         lifecycle.recordReport(report)
         return report
     }

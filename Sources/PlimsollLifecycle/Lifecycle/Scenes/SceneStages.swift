@@ -17,7 +17,12 @@ struct SceneStages: Sendable {
     let scene = Owner()
 
     var surroundings: LifecycleUnit.Surroundings {
-        LifecycleUnit.Surroundings(before: before, after: after)
+        LifecycleUnit.Surroundings(
+            before: { transition in
+                // On the way up the process may not go below the scene from now on, whatever is requested meanwhile.
+                let rise = stage { scene.value?.stands(at: transition.to) }
+                return (transition.isDescent ? [] : [rise]) + before(transition)
+            }, after: after)
     }
 
     private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
