@@ -59,7 +59,7 @@ extension BackgroundTaskRegistry {
     func finishIfDone() {
         let (ended, isIdle, waiting) = gate.withLock { gate in
             let tally = tally
-            var waiting: [@Sendable () -> Void] = []
+            var waiting: [@Sendable ([String]) -> Void] = []
             if let ownEnd = gate.ownEnd, tally.count == 0, gate.offers == 0 {
                 waiting = ownEnd.waiting
                 gate.ownEnd?.waiting = []
@@ -76,7 +76,7 @@ extension BackgroundTaskRegistry {
             if isIdle { gate.reportedIdleAt = tally.ended }
             return (ended, isIdle, waiting)
         }
-        for done in waiting { done() }
+        for done in waiting { done([]) }
         if let ended { finish(ended, []) }
         if isIdle { notify(\.whenIdle) }
     }
@@ -176,7 +176,7 @@ extension BackgroundTaskRegistry {
         }
 
         var next = ask(grace)
-        var waits = allowsOwnEnd && awaitOwnEnd(before: deadline) { parker.unpark() }
+        let waits = allowsOwnEnd && awaitOwnEnd(before: deadline) { outcome.set($0) }
         if !waits { expire(reason, within: grace) { outcome.set($0) } }
         // An alarm gives up the remaining tasks. If the alarm fails to come, this thread gives them up. If another
         // thread is giving them up, that thread sets the names soon, and calls no application code before. A freeze
@@ -184,11 +184,7 @@ extension BackgroundTaskRegistry {
         var waited = Duration.zero, hasGivenUp = false
         while true {
             let isLate = waited > grace + Self.patience || heartbeat.running > deadline + Self.patience
-            if waits, isLate || !isInOwnTime || !hasLiveTasks {
-                waits = false
-                endOwnTime()
-                expire(reason, within: max(.zero, deadline - heartbeat.running)) { outcome.set($0) }
-            }
+            if waits, isLate || !hasLiveTasks { endOwnTime() }
             if isLate, !hasGivenUp, outcome.names == nil {
                 hasGivenUp = true
                 _ = giveUpStragglers()
@@ -224,19 +220,22 @@ extension BackgroundTaskRegistry {
         ended.alarm?.cancel()
         let running = tally.count
         if running > 0 { notifyAsked(statuses(atMost: Self.mostNamed).map(\.name), running) }
-        expire(.shutdown, within: max(.zero, ended.givesUpAt - alarms.heartbeat.running))
-        for done in ended.waiting { done() }
+        // For the waiting callers as well: one that joined by itself could come when the tasks are given up already.
+        let waiting = ended.waiting
+        expire(.shutdown, within: max(.zero, ended.givesUpAt - alarms.heartbeat.running)) { names in
+            for done in waiting { done(names) }
+        }
     }
 
-    private var isInOwnTime: Bool { gate.withLock { $0.ownEnd != nil } }
-
-    /// Registers `done` to be called when no task runs any more, or when the running tasks are asked to stop.
+    /// Registers `done` to be called when no task runs any more, with the names of the tasks given up. Tasks that are
+    /// asked to stop are given up at `deadline` at the latest.
     ///
     /// - Returns: false if tasks have no time of their own, or none that ends before `deadline`.
-    private func awaitOwnEnd(before deadline: Duration, _ done: @escaping @Sendable () -> Void) -> Bool {
+    private func awaitOwnEnd(before deadline: Duration, _ done: @escaping @Sendable ([String]) -> Void) -> Bool {
         gate.withLock { gate in
             guard let ownEnd = gate.ownEnd, ownEnd.asksAt < deadline else { return false }
             gate.ownEnd?.waiting.append(done)
+            gate.ownEnd?.givesUpAt = min(ownEnd.givesUpAt, deadline)
             return true
         }
     }

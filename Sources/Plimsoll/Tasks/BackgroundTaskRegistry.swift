@@ -190,7 +190,8 @@ package final class BackgroundTaskRegistry: Sendable {
     }
 
     /// True if any task has neither ended nor been given up, or if handed-over work is not accepted yet.
-    package var hasLiveTasks: Bool { gate.withLock { $0.offers } > 0 || shards.contains { $0.tally.count > 0 } }
+    // The tasks first: a task that ends meanwhile has made its offers before.
+    package var hasLiveTasks: Bool { shards.contains { $0.tally.count > 0 } || gate.withLock { $0.offers } > 0 }
 
     /// Status of all tasks, oldest first.
     package var statuses: [BackgroundTaskStatus] { statuses(atMost: .max) }

@@ -121,11 +121,15 @@ public final class DeferredTasks: Sendable {
         let (old, problem, isRead) = kept.load(DeferredQueue.decode)
         guard isRead else { return problem }
         let now = now, wall = time.wall()
-        state.withLock { state in
+        let writer = state.withLock { state in
             state.queue.takeOver(old ?? [], now: now, wall: wall)
-            state.store = kept
+            // One writer for all stores: no earlier state is written after a later one.
+            let writer = state.store ?? kept
+            state.store = writer
+            return writer
         }
-        let unwritten = kept.save()
+        writer.move(to: store)
+        let unwritten = writer.save()
         poll()
         return problem ?? unwritten
     }

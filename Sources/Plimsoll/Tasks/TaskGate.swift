@@ -23,8 +23,8 @@ struct TaskGate {
         var asksAt: Duration
         var givesUpAt: Duration
         var alarm: Alarms.Alarm?
-        /// Called when no task runs any more, or when the running tasks are asked.
-        var waiting: [@Sendable () -> Void] = []
+        /// Callbacks that wait for the end, and receive the names of the tasks that did not end.
+        var waiting: [@Sendable ([String]) -> Void] = []
     }
 
     /// Time at which the unit went into the background; `nil` in the foreground.

@@ -26,6 +26,13 @@ import Testing
         #expect(cache.removeValue(forKey: 1) == nil && cache.count == 0 && cache.statistics.expired == 1)
     }
 
+    @Test func `expired entries take no place among the coldest or the hottest`() {
+        let cache = cache()
+        for key in 0..<9 { cache.insert("v", forKey: key, timeToLive: 3..<6 ~= key ? nil : .seconds(10)) }
+        clock.freeze(for: .seconds(10))
+        #expect(cache.count == 9 && cache.coldest(2).map(\.key) == [3, 4] && cache.hottest(2).map(\.key) == [5, 4])
+    }
+
     @Test func `the coldest half of all entries is the coldest half of each shard`() {
         let cache = cache(shards: 2)
         var keys: [[Int]] = [[], []], next = 0

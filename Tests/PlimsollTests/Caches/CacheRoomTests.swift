@@ -67,6 +67,36 @@ import Testing
         #expect(seen.all == [0] && cache.limit == 5)
     }
 
+    @Test(.needsLinux) func `a limit lowered beside pinned entries waits for what other threads have reserved as well`() async {
+        let cache = cache(100), seen = Log<Int>(), threads = Log<Int32>()
+        cache.insert(10, forKey: 1)
+        #expect(cache.pin(1))
+        cache.counters.total.pointee.wrappingAdd(60, ordering: .relaxed)
+        #expect(
+            Thread.start("limit") {
+                threads.add(threadNumber)
+                cache.limit = .bytes(50)
+                seen.add(cache.byteCount)
+            })
+        await until("the wait for the reservation") {
+            guard cache.counters.bound.pointee.load(ordering: .relaxed) == 50 else { return false }
+            return !seen.all.isEmpty || threads.all.first.map { isBlocked($0) } ?? false
+        }
+        cache.counters.total.pointee.wrappingSubtract(60, ordering: .relaxed)
+        await until("the new limit") { seen.all.count == 1 }
+        #expect(seen.all == [10] && cache.limit == 50 && cache.pinnedCount == 1)
+    }
+
+    @Test func `an entry above a lowered limit leaves once no longer pinned`() {
+        let cache = cache(1000)
+        for key in 0..<10 { cache.insert(10, forKey: key) }
+        #expect(cache.pin(3) && cache.pin(3) && cache.pin(4))
+        cache.limit = .bytes(15)
+        #expect(cache.unpin(3) && cache.byteCount == 20)
+        #expect(cache.unpin(3) && cache.byteCount == 10 && cache.contains(4))
+        #expect(cache.unpin(4) && cache.contains(4) && cache.statistics.evictions == 9)
+    }
+
     @Test func `a limit below the pinned bytes evicts the other entries`() {
         let cache = cache(1000)
         for key in 0..<10 { cache.insert(10, forKey: key) }

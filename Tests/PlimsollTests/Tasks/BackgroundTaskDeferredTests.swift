@@ -288,6 +288,34 @@ import Testing
         #expect(next.deferred.persist(in: store) == nil && next.deferred.pending.map(\.id) == ["near", "far"])
     }
 
+    @Test(.needsLinux) func `a request that is being written while the store is set a second time is not the last word`() async {
+        let gate = Blockade(), isArmed = Atomic(false), ended = Log<String>(), threads = Log<Int32>()
+        let deferred = self.deferred
+        let slow = HookedStore(kept: store, onWrite: { if isArmed.exchange(false, ordering: .relaxed) { gate.wait() } })
+        #expect(deferred.persist(in: slow) == nil)
+        isArmed.store(true, ordering: .relaxed)
+        #expect(
+            Thread.start("schedule") {
+                deferred.schedule("far", earliest: .seconds(3600))
+                ended.add("schedule")
+            })
+        await until("the write") { gate.count == 1 }
+        #expect(
+            Thread.start("persist") {
+                threads.add(threadNumber)
+                _ = deferred.persist(in: slow)
+                deferred.cancel("far")
+                ended.add("persist")
+            })
+        await until("the wait for the write") {
+            !ended.all.isEmpty || threads.all.first.map { isBlocked($0) } ?? false
+        }
+        gate.open()
+        await until("both ends") { ended.all.count == 2 }
+        let next = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        #expect(next.deferred.persist(in: store) == nil && next.deferred.pending.isEmpty)
+    }
+
     @Test func `a task that becomes due while the host sleeps begins after the sleep`() async {
         handle("far")
         deferred.schedule("far", earliest: .seconds(3600))

@@ -309,6 +309,34 @@ import Testing
         }
     }
 
+    @Test func `work that a task hands over as its last act keeps the unit alive at every moment`() async throws {
+        // So many shards that a look at all of them outlasts the task, which is in the last one.
+        let registry = registry(width: 1 << 14), rounds = Counter()
+        defer { registry.detach() }
+        registry.handovers.setSink { work in await until { rounds.value > Int(work.bytes[0]) } }
+        let last = try #require(registry.shards.last)
+        for round in 0..<20 {
+            last.addRoom(1)
+            let record = BackgroundTaskRecord("last", #fileID, #line, begun: .zero, shard: last, handler: nil)
+            #expect(last.begin(record) == nil)
+            let task = BackgroundTask(record), start = Parker()
+            let ends = PlimsollTests.onThread {
+                start.park()
+                task.handOver([UInt8(round)])
+                task.end()
+            }
+            let looks = PlimsollTests.onThread {
+                start.unpark()
+                return registry.hasLiveTasks
+            }
+            try await ends.value
+            let isAlive = try await looks.value
+            #expect(isAlive, "round \(round)")
+            rounds.add(1)
+            await until("the answer") { !registry.hasLiveTasks }
+        }
+    }
+
     // MARK: Time of their own
 
     @Test func `the end of the last task on its own is told once, after the answers to offers`() async {
@@ -318,7 +346,7 @@ import Testing
             let tasks = (0..<2).map { registry.begin("\($0)", #fileID, #line, handler: nil) }
             registry.close(askingAfter: .seconds(30), within: .seconds(60))
             let isInOwnTime = registry.gate.withLock { gate in
-                gate.ownEnd?.waiting.append({ over.add(1) })
+                gate.ownEnd?.waiting.append({ _ in over.add(1) })
                 return gate.ownEnd != nil
             }
             #expect(isInOwnTime)
@@ -336,19 +364,49 @@ import Testing
         }
     }
 
-    @Test func `a caller that waits for tasks in their own time is told of the request to stop`() {
-        let registry = registry(), over = Counter()
+    @Test func `a caller that waits for tasks in their own time is told the names of those given up after that time`() {
+        let registry = registry(), names = Log<[String]>()
         defer { registry.detach() }
         let task = begin("hung", in: registry)
         registry.close(askingAfter: .seconds(30), within: .seconds(60))
         registry.gate.withLock { gate in
-            if gate.ownEnd != nil { gate.ownEnd?.waiting.append({ over.add(1) }) }
+            if gate.ownEnd != nil { gate.ownEnd?.waiting.append({ names.add($0) }) }
         }
         clock.advance(by: .milliseconds(29_900))
-        #expect(over.value == 0)
+        #expect(task.timeRemaining == nil)
         clock.advance(by: .milliseconds(100))
-        #expect(over.value == 1 && task.timeRemaining == .seconds(30))
-        #expect(registry.giveUpStragglers() == ["hung"])
+        #expect(names.all.isEmpty && task.timeRemaining == .seconds(30))
+        #expect(registry.giveUpStragglers() == ["hung"] && names.all == [["hung"]])
+    }
+
+    @Test func `a wait that is held up while tasks are asked and given up returns their names`() async throws {
+        // Tasks are given up at the end of the shutdown's time for them, or of the wait.
+        for (within, end) in [(50, 40), (36, 36)] {
+            let registry = registry(), requests = Counter(), blockade = Blockade()
+            defer { registry.detach() }
+            // Holds the waiting thread at the second request for time, as a service manager does that reads nothing.
+            registry.listen { listeners in
+                listeners.whenTimeIsNeeded = { _ in
+                    requests.add(1)
+                    if requests.value == 2 { blockade.wait() }
+                }
+            }
+            let task = begin("hung", in: registry)
+            registry.close(askingAfter: .seconds(30), within: .seconds(40))
+            let names = PlimsollTests.onThread {
+                registry.expireAndWait(.shutdown, within: .seconds(within), isExtended: true, allowsOwnEnd: true)
+            }
+            await until("the wait") { registry.gate.withLock { $0.ownEnd?.waiting.count } == 1 }
+            clock.advance(by: .seconds(within / 2))
+            await until("the second request") { blockade.count == 1 }
+            clock.advance(by: .seconds(end - within / 2) - .milliseconds(100))
+            #expect(task.timeRemaining == .milliseconds(100), "\(within) s")
+            clock.advance(by: .milliseconds(100))
+            #expect(!task.isActive, "\(within) s")
+            blockade.open()
+            let given = try await names.value
+            #expect(given == ["hung"], "\(within) s")
+        }
     }
 
     @Test func `a wait for tasks that end on their own is over with the last of them, and asks none`() async throws {

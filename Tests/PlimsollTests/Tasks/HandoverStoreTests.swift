@@ -91,7 +91,7 @@ import Testing
 }
 
 /// A store that calls back before each write and after each read.
-private struct HookedStore: StateStore {
+struct HookedStore: StateStore {
     let kept: MemoryStateStore
     var onRead: @Sendable () -> Void = {}
     var onWrite: @Sendable () -> Void = {}

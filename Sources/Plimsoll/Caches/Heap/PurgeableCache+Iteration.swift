@@ -32,7 +32,11 @@ extension PurgeableCache {
         directory.forEach { shard in
             shard.lock.pointee.withLock { table in
                 let slots = order(table)
-                for (place, slot) in slots.prefix(max(0, count)).enumerated() where table.times[slot].deadline > now {
+                // Expired entries take no other entry's place.
+                var left = max(0, count)
+                for (place, slot) in slots.enumerated() where table.times[slot].deadline > now {
+                    guard left > 0 else { break }
+                    left -= 1
                     let pair = shard.place(slot, Layout.pairSize).pair
                     copies.append(
                         Copy(

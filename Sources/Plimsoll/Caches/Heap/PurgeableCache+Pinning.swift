@@ -18,16 +18,19 @@ extension PurgeableCache {
         }
     }
 
-    /// Reverts one call of `pin`.
+    /// Reverts one call of `pin`. Evicts entries if the limit was lowered meanwhile and pinned entries were above it.
     ///
     /// - Returns: false if the entry under `key` is not pinned.
     @discardableResult
     public func unpin(_ key: Key) -> Bool {
         let hash = hasher.of(key)
-        return withShard(of: hash) { shard, table in
+        let isUnpinned: Bool = withShard(of: hash) { shard, table in
             guard let slot = find(key, hash, in: shard) else { return false }
             return table.unpin(slot)
         }
+        let excess = counters.total.pointee.load(ordering: .relaxed) - counters.bound.pointee.load(ordering: .relaxed)
+        if isUnpinned, excess > 0 { _ = letGo(excess, reason: .evicted) }
+        return isUnpinned
     }
 
     /// Number of pinned entries.

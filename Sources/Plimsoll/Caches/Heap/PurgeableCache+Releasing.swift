@@ -37,13 +37,13 @@ extension PurgeableCache {
         _ = sum { _ in 0 }
         let pause = Parker()
         // Evict down to the bound in force: another thread may have raised the bound meanwhile.
-        while case let excess = counters.total.pointee.load(ordering: .relaxed)
-            - counters.bound.pointee.load(ordering: .relaxed), excess > 0
+        while case let total = counters.total.pointee.load(ordering: .relaxed),
+            case let excess = total - counters.bound.pointee.load(ordering: .relaxed), excess > 0
         {
             if letGo(excess, reason: .evicted) > 0 { continue }
             // Other threads may have evicted bytes that they have not linked yet. They will link or release them in
             // a moment. Pinned entries stay.
-            if pinnedCount > 0 { break }
+            if sum({ $0.pinned.cost }) >= total { break }
             pause.park(atMost: .microseconds(50))
         }
         limitChanges.withLock { if $0 == turn { counters.limit.pointee.store(new, ordering: .releasing) } }

@@ -263,7 +263,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// bound becomes visible only afterwards, so a reader of the bound never finds more than that held, except for
     /// pinned entries.
     public var limit: ByteCount {
-        get { ByteCount(counters.limit.pointee.load(ordering: .relaxed)) }
+        // Acquires the total from before the limit was lowered to this one.
+        get { ByteCount(counters.limit.pointee.load(ordering: .acquiring)) }
         set { setLimit(max(0, newValue.bytes)) }
     }
 
