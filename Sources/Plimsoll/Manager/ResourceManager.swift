@@ -124,9 +124,8 @@ public final class ResourceManager: Sendable {
         set { parts.isDryRun.store(newValue, ordering: .relaxed) }
     }
 
-    /// The live signals, and the reason for each signal that is not live. The last three of the
-    /// manager's own tell if memory can be volatile, if the heap can give free pages back, and if the memory of requests
-    /// is counted. The signals of joined parts follow.
+    /// The live signals, and the reason for each signal that is not live: those of the source, then three of the
+    /// manager (volatile memory, the allocator, the count of requests' memory), then those of joined parts.
     public var capabilities: Capabilities {
         let own = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
             .adding(BudgetRegistry.signal)
@@ -227,8 +226,8 @@ public final class ResourceManager: Sendable {
         return register(purgeable, purgesOnBackground: purgesOnBackground)
     }
 
-    /// Registers `save` to run before the process ends itself (a rung `terminate` of the ladder), in parallel with other
-    /// saves, on a thread of its own.
+    /// Registers `save` to run before the process ends itself (a rung `terminate` of the ladder), in parallel with
+    /// other saves, on a thread of its own. An ordinary shutdown does not call `save`.
     ///
     /// - Parameters:
     ///   - name: name in the last line of the process.
@@ -254,7 +253,8 @@ extension ResourceManager {
     }
 
     /// Calls `body`, which may block, after the loop's first turn. Calls `body` also if the loop has ended or is
-    /// disabled.
+    /// disabled, but not if the thread of the loop cannot be started: the process never becomes ready then, and `run()`
+    /// throws an error.
     package func whenFirstTurnIsOver(_ body: @escaping @Sendable () -> Void) {
         parts.firstTurn.whenOver { [threads = parts.threads] in threads.run(body) }
     }

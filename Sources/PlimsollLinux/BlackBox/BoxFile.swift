@@ -31,7 +31,7 @@ package final class BoxFile: Sendable {
         guard file >= 0 else { throw BoxFileError("open", path, -file) }
         var isLocked = false
         do throws(BoxFileError) {
-            let held = kernel.lock(file)
+            let held = Self.lock(file, kernel)
             guard held == 0 else { throw BoxFileError("lock", path, -held) }
             isLocked = true
             guard kernel.isOwn(file) else {
@@ -60,6 +60,17 @@ package final class BoxFile: Sendable {
         munmap(memory, BoxLayout.size)
         kernel.unlock(file)
         kernel.close(file)
+    }
+
+    /// Takes the lock. Tries again for some milliseconds, because a reader has the lock for a moment (`isHeld`).
+    private static func lock(_ file: Int32, _ kernel: any StateKernel) -> Int32 {
+        let parker = Parker()
+        for _ in 0..<8 {
+            let result = kernel.lock(file)
+            if result != -EWOULDBLOCK { return result }
+            parker.park(atMost: .milliseconds(1))
+        }
+        return kernel.lock(file)
     }
 
     /// Copies the contents to the second file, and returns them.
@@ -128,14 +139,25 @@ package final class BoxFile: Sendable {
         let file = kernel.open(path, .reading)
         guard file >= 0 else { throw BoxFileError("read", path, -file) }
         defer { kernel.close(file) }
-        let bytes = try contents(file, path, kernel)
+        var bytes: [UInt8], isLiving: Bool
+        repeat {
+            isLiving = isHeld(file, kernel)
+            bytes = try contents(file, path, kernel)
+            // What was read before a writer began or ended is of neither state.
+        } while isHeld(file, kernel) != isLiving
+        do throws(BoxContents.Damage) { return (try BoxContents(bytes), isLiving) } catch {
+            // A writer clears the file before the header is written.
+            if isLiving, error.isForeign { throw BoxFileError("read", path, EBUSY) }
+            throw BoxFileError(foreign: path, error.description)
+        }
+    }
+
+    /// Returns true if a process has the lock. Gives a lock back at once, as a process that starts may be waiting.
+    private static func isHeld(_ file: Int32, _ kernel: any StateKernel) -> Bool {
         let held = kernel.lock(file)
         // Closing does not unlock a file that a child which is being started still has.
         if held == 0 { kernel.unlock(file) }
-        let isLiving = held == -EWOULDBLOCK
-        do throws(BoxContents.Damage) { return (try BoxContents(bytes), isLiving) } catch {
-            throw BoxFileError(foreign: path, error.description)
-        }
+        return held == -EWOULDBLOCK
     }
 
     private static func contents(
@@ -181,6 +203,7 @@ package struct BoxFileError: Error, Sendable, Hashable, CustomStringConvertible 
         let remedy =
             switch number {
             case EWOULDBLOCK: "another process keeps its record there; give each process a file of its own"
+            case EBUSY: "a process has it and has written no record yet; try again"
             case ENOENT, ENOTDIR: "the directory does not exist; make it, or choose another path"
             case EACCES, EPERM, EROFS: "\(KernelError(number: number)); choose a directory that this user may write to"
             case ENOSPC, EDQUOT:

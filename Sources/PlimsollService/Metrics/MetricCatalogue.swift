@@ -229,7 +229,7 @@ enum MetricCatalogue {
             "plimsoll_admissions_total", .counter, "Work that limiters admitted, by priority if the work has one")
         var shed = MetricFamily(
             "plimsoll_requests_shed_total", .counter,
-            "Work that limiters refused, at once or after a wait, by priority if the work has one")
+            "Work that limiters refused, at once or after a wait (either, for work with a priority)")
         for member in status.admissions {
             running.add(member.running, ["limiter": member.name])
             waiting.add(member.waiting, ["limiter": member.name])
@@ -243,9 +243,10 @@ enum MetricCatalogue {
             }
             for (priority, count) in requests.admitted.sorted(by: { $0.key < $1.key }) {
                 admitted.add(Double(count), ["limiter": member.name, "priority": priority])
+                // The counts by priority include requests that waited before they were refused.
                 shed.add(
                     Double(requests.refused(priority)),
-                    ["limiter": member.name, "priority": priority, "when": "at_once"])
+                    ["limiter": member.name, "priority": priority, "when": "any"])
             }
         }
         var ready = MetricFamily("plimsoll_ready", .gauge, "1 if the process should be sent work")

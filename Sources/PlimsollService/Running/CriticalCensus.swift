@@ -5,7 +5,8 @@ import Synchronization
 /// A census of the heap at the first `critical` of an episode, for the log and the black box.
 ///
 /// The census runs on a thread of its own: observers of the level do not wait. A census is left out if the last one was
-/// less than ten minutes ago, or if less memory is available than a census takes.
+/// less than ten minutes ago, or if less memory is available than a census takes. A census for which no thread can be
+/// started does not count.
 final class CriticalCensus: Sendable {
     /// The least time between two censuses.
     static let rest = Duration.seconds(600)
@@ -16,17 +17,22 @@ final class CriticalCensus: Sendable {
     private let log: ManagerLog
     private let take: @Sendable () throws -> HeapCensus
     private let clock: @Sendable () -> Duration
+    private let startThread: Thread.Starter
     private let last = Mutex<Duration?>(nil)
 
     /// Creates a census that is logged to `log`.
     ///
-    /// - Parameter clock: any clock; only differences count.
+    /// - Parameters:
+    ///   - clock: any clock; only differences count.
+    ///   - startThread: starts the thread of a census.
     init(
         _ manager: ResourceManager, _ log: ManagerLog,
         take: @escaping @Sendable () throws -> HeapCensus = { try HeapCensus.take() },
-        clock: @escaping @Sendable () -> Duration = Timekeeper.running.elapsed
+        clock: @escaping @Sendable () -> Duration = Timekeeper.running.elapsed,
+        startThread: @escaping Thread.Starter = Thread.start
     ) {
         (self.manager, self.log, self.take, self.clock) = (manager, log, take, clock)
+        self.startThread = startThread
     }
 
     /// Takes censuses until the registration is cancelled.
@@ -49,7 +55,7 @@ final class CriticalCensus: Sendable {
             return true
         }
         guard isDue else { return }
-        let isStarted = Thread.start("plimsoll-census") { [self] in
+        let isStarted = startThread("plimsoll-census") { [self] in
             do {
                 let census = try take()
                 log.counted(census)
@@ -58,7 +64,9 @@ final class CriticalCensus: Sendable {
                 log.cannot("take a census of the heap", "\(error)")
             }
         }
-        if !isStarted { log.cannot("take a census of the heap", "no thread can be started") }
+        guard !isStarted else { return }
+        last.withLock { $0 = nil }
+        log.cannot("take a census of the heap", "no thread can be started")
     }
 }
 

@@ -23,6 +23,12 @@ import Testing
         return box.previous
     }
 
+    /// Begins a record, which has no readings. The lock is held for as long as the result lives.
+    private static func begin(_ path: String) throws -> BoxRecorder {
+        let box = try BoxFile(path, kernel: HostStateKernel())
+        return BoxRecorder(box.memory, of: box, writer: BoxMemory.writer)
+    }
+
     /// A record of one reading.
     private static var whole: [UInt8] {
         let memory = BoxMemory()
@@ -87,6 +93,51 @@ import Testing
             error()?.description
                 == "cannot lock the black box \(path): another process keeps its record there; give each process a file of its own"
         )
+        withExtendedLifetime(box) {}
+    }
+
+    @Test func `a process that ends while its record is read has ended as the record then says`() throws {
+        let owner = Mutex<BoxRecorder?>(try Self.begin(path)), kernel = StateDirectoryStripeTests.WatchedKernel()
+        kernel.afterRead.withLock { act in
+            act = {
+                let recorder = owner.withLock { owner in
+                    defer { owner = nil }
+                    return owner
+                }
+                recorder?.ended(.shutdown)
+            }
+        }
+        let found = try BoxFile.read(path, kernel: kernel)
+        #expect(!found.isLiving && found.contents.end == .shutdown)
+    }
+
+    @Test func `a process that starts while the record before is read is told with its own record`() throws {
+        _ = try run(.mebibytes(10))
+        let owner = Mutex<BoxRecorder?>(nil), kernel = StateDirectoryStripeTests.WatchedKernel(), path = path
+        kernel.afterRead.withLock { act in
+            act = { owner.withLock { $0 = try? Self.begin(path) } }
+        }
+        let found = try BoxFile.read(path, kernel: kernel)
+        let hasBegun = owner.withLock { $0 != nil }
+        #expect(hasBegun && found.isLiving && found.contents.samples.isEmpty)
+    }
+
+    @Test func `a reader that has the lock for a moment keeps no process from a record`() throws {
+        let kernel = DiskKernel(directory: "/state")
+        // A number that is no descriptor of this process, so mmap can't map the file.
+        kernel.edit { $0.lastFile = 1 << 20 }
+        // The first call opens the file, the second one locks.
+        kernel.fail(2, .once, EWOULDBLOCK)
+        let reason = try #require(error("/state/box", kernel: kernel))
+        #expect(kernel.faultWasReached && reason.description.hasPrefix("cannot map"), "\(reason)")
+    }
+
+    @Test func `a process that has not written its header yet is no reason to remove the file`() throws {
+        let box = try BoxFile(path, kernel: HostStateKernel())
+        let refusal = #expect(throws: BoxFileError.self) { try BoxFile.read(path) }
+        #expect(
+            refusal?.description
+                == "cannot read the black box \(path): a process has it and has written no record yet; try again")
         withExtendedLifetime(box) {}
     }
 

@@ -9,7 +9,7 @@ import Testing
 /// Tests that a directory of states is never changed without its lock, with any delay of a thread.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct StateDirectoryStripeTests {
     /// The host's kernel. Notes whether the directory is locked when a file is made or changed, and calls `afterLock`
-    /// behind a lock.
+    /// behind a lock, and `afterRead` behind a read.
     final class WatchedKernel: StateKernel {
         struct State {
             var locks: Set<Int32> = []
@@ -18,6 +18,7 @@ import Testing
         }
         let state = Mutex(State())
         let afterLock = Mutex<(@Sendable () -> Void)?>(nil)
+        let afterRead = Mutex<(@Sendable () -> Void)?>(nil)
         private let host = HostStateKernel()
 
         func open(_ path: String, _ access: StateFileAccess) -> Int32 {
@@ -54,7 +55,13 @@ import Testing
         func length(_ file: Int32) -> Int { host.length(file) }
         func isOwn(_ file: Int32) -> Bool { host.isOwn(file) }
         func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableRawBufferPointer) -> Int {
-            host.read(file, from: offset, into: buffer)
+            let count = host.read(file, from: offset, into: buffer)
+            let act = afterRead.withLock { act in
+                defer { act = nil }
+                return act
+            }
+            act?()
+            return count
         }
         func write(_ file: Int32, at offset: Int, _ bytes: UnsafeRawBufferPointer) -> Int {
             host.write(file, at: offset, bytes)

@@ -38,12 +38,24 @@ import Testing
         #expect(lines.contains(#"plimsoll_cache_requests_total{cache="pages \"hot\"\nnew\\old",result="hit"} 1"#))
         // A limiter without a limit has no line.
         #expect(text.contains(#"plimsoll_admissions_limit{limiter="render"}"#) && !text.contains(#"plimsoll_admissions_limit{limiter="web"}"#))
-        #expect(lines.contains(#"plimsoll_requests_shed_total{limiter="web",priority="sheddable",when="at_once"} 1"#))
+        #expect(lines.contains(#"plimsoll_requests_shed_total{limiter="web",priority="sheddable",when="any"} 1"#))
         #expect(lines.contains(#"plimsoll_admissions_total{limiter="web",priority="critical"} 1"#))
         #expect(lines.contains(#"plimsoll_requests_shed_total{limiter="render",priority="none",when="after_waiting"} 0"#))
         #expect(lines.contains(#"plimsoll_actions_total{action="release",mode="live",outcome="done"} 1"#))
         #expect(
             lines.contains("plimsoll_release_duration_seconds_bucket{le=\"+Inf\"} 1") && lines.contains("plimsoll_release_duration_seconds_count 1"))
+    }
+
+    @Test func `a request that waited before it was refused does not count as refused at once`() async {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let shedder = RequestShedder("web", policy: SheddingPolicy(), elapsed: { .zero }, rest: { _ in })
+        manager.lifecycle.pausables.add(shedder)
+        shedder.quiesce(to: .narrowed(to: .quarter))
+        let refusal = await shedder.admit(.sheddable)
+        #expect(refusal != nil)
+        let text = PrometheusText.render(manager.status)
+        #expect(text.contains(#"plimsoll_requests_shed_total{limiter="web",priority="sheddable",when="any"} 1"#))
+        #expect(!text.contains("at_once"))
     }
 
     @Test func `names are in base units, and a growing-only value's name ends in total`() {
@@ -175,7 +187,7 @@ import Testing
         reporter.report()
         #expect(try hitCount() == 1 && factory.counters.count + factory.recorders.count == made)
         #expect(try factory.expectRecorder("plimsoll_level").lastValue == 0)
-        let shed = [("limiter", "web"), ("priority", "sheddable"), ("when", "at_once")]
+        let shed = [("limiter", "web"), ("priority", "sheddable"), ("when", "any")]
         #expect(try factory.expectCounter("plimsoll_requests_shed_total", shed).totalValue == 1)
     }
 

@@ -14,6 +14,7 @@ import Testing
     private final class Fixture: TurnRecorder {
         let manager = ResourceManager(source: ScriptedPressureSource()), recorded = Mutex<[RecordedCensus.Row]>([])
         let book = LogBook(), taken = Counter(), now = Mutex(Duration.zero), failure = Mutex<HeapCensusError?>(nil)
+        let mayStart = Mutex(true)
 
         var census: CriticalCensus {
             CriticalCensus(
@@ -26,7 +27,8 @@ import Testing
                         way: .chunks, rows: [row], namedBytes: 3 << 20, ownedBytes: 1 << 20, unnamedBytes: 0, freeBytes: 0, lostBytes: 0,
                         processorSeconds: 0.01)
                 },
-                clock: { [self] in now.withLock { $0 } })
+                clock: { [self] in now.withLock { $0 } },
+                startThread: { [self] name, body in mayStart.withLock { $0 } && Thread.start(name, body) })
         }
 
         init() { manager.record(in: self) }
@@ -72,6 +74,17 @@ import Testing
         census.begin(room: nil)
         await until("the second census") { fixture.taken.value >= 2 && fixture.book.entries.count >= 2 }
         #expect(fixture.taken.value == 2)
+    }
+
+    @Test func `a census whose thread cannot be started does not count, and the next attempt may follow at once`() async {
+        let fixture = Fixture(), census = fixture.census
+        fixture.mayStart.withLock { $0 = false }
+        census.begin(room: nil)
+        #expect(fixture.book.entries.map { $0["reason"] } == ["no thread can be started"])
+        fixture.mayStart.withLock { $0 = true }
+        census.begin(room: nil)
+        await until("the census") { fixture.book.entries.count == 2 }
+        #expect(fixture.taken.value == 1)
     }
 
     @Test func `a census that fails is logged with the reason`() async {

@@ -210,7 +210,7 @@ package struct AdmissionStatus: Sendable, Hashable, Codable {
     package var limit: Int
     /// Requests admitted so far.
     package var admitted: UInt64
-    /// Requests refused at once so far.
+    /// Requests refused so far: at once, or also after a wait if requests have a priority.
     package var refused: UInt64
     /// Requests refused a second since memory became short; `nil` while memory is plentiful, and if the member does
     /// not report a rate.
