@@ -17,7 +17,7 @@ public struct Rung: Sendable, Hashable {
 
 /// The order in which an application responds to pressure, as a readable table.
 ///
-/// Every rung fires once an episode, `release` and `cancelLargestRequest` for as long as they are needed.
+/// Every rung fires once an episode; `release`, `cancelLargestRequest` and `terminate` for as long as they are needed.
 public struct EscalationLadder: Sendable, Hashable {
     /// The rungs, from the mildest on; at most 64.
     public let rungs: [Rung]

@@ -1,7 +1,7 @@
 /// An object that holds memory and can release that memory.
 ///
-/// A manager calls a purgeable on the manager's own thread, never under a lock. All members may be called from any
-/// thread.
+/// A manager calls a purgeable on threads of the manager, or on the thread that requests a release, never under a lock.
+/// All members may be called from any thread.
 public protocol Purgeable: AnyObject, Sendable {
     /// The name shown in reports.
     var name: String { get }
