@@ -9,7 +9,8 @@ public import Plimsoll
 ///
 /// A call above its limit ends with the status `resourceExhausted`. A call that the rung
 /// `PressureAction.cancelLargestRequest(above:)` cancels ends with `unavailable` and a time for the retry. The name of
-/// the budget is the method. Put the interceptor behind `LoadSheddingInterceptor`.
+/// the budget is the method. Messages of the response count until the transport has them, so a response stream may be
+/// longer than the limit. Put the interceptor behind `LoadSheddingInterceptor`.
 public struct MemoryBudgetInterceptor: ServerInterceptor {
     /// Returns the bytes above which a call of a method is cancelled; `nil` for no limit.
     public typealias Limit = @Sendable (MethodDescriptor) -> ByteCount?
@@ -56,8 +57,24 @@ public struct MemoryBudgetInterceptor: ServerInterceptor {
     {
         StreamingServerResponse(of: Output.self, metadata: contents.metadata) { writer in
             defer { scope.end() }
+            let writer = RPCWriter(wrapping: CreditingWriter(base: writer))
             return try await scope.budget.run { try await contents.producer(writer) }
         }
+    }
+}
+
+/// A writer that credits the messages that the transport has. The task allocates the bytes of a message, and the event
+/// loop frees them, where the allocator does not count for the budget.
+private struct CreditingWriter<Element: Sendable>: RPCWriterProtocol {
+    let base: RPCWriter<Element>
+
+    @concurrent func write(_ element: Element) async throws {
+        try await MemoryBudget.handingOver { try await base.write(element) }
+    }
+
+    @concurrent func write(contentsOf elements: some Sequence<Element>) async throws {
+        let elements = Array(elements)
+        try await MemoryBudget.handingOver { try await base.write(contentsOf: elements) }
     }
 }
 

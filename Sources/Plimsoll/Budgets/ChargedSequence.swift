@@ -1,7 +1,10 @@
+import CPlimsollMemory
+
 /// A sequence whose elements count for a budget as they arrive, although another thread has allocated them.
 ///
 /// While the allocator counts for budgets, each element is copied by the task that asks for it, and counts until the
-/// application frees the copy. The original may lie in a buffer of a pool, which no free ever credits. Without such an
+/// application frees the copy. The original may lie in a buffer of a pool, which no free ever credits; if not, its free
+/// is not credited either. An original that the same task has allocated counts until the budget ends. Without such an
 /// allocator each element is charged, and stays charged until the budget ends.
 package struct ChargedSequence<Base: AsyncSequence>: AsyncSequence {
     package typealias Element = Base.Element
@@ -32,10 +35,17 @@ package struct ChargedSequence<Base: AsyncSequence>: AsyncSequence {
         package mutating func next() async throws(Base.Failure) -> Base.Element? { try await next(isolation: nil) }
 
         package mutating func next(isolation actor: isolated (any Actor)?) async throws(Base.Failure) -> Base.Element? {
-            guard let element = try await base.next(isolation: actor) else { return nil }
-            if BudgetRegistry.isMetered { return copy(element) }
-            budget.charge(ByteCount(bytes(element)))
-            return element
+            var original = try await base.next(isolation: actor)
+            guard BudgetRegistry.isMetered else {
+                if let original { budget.charge(ByteCount(bytes(original))) }
+                return original
+            }
+            let own = original.map(copy)
+            plimsoll_budget_settle(MemoryBudget.current?.counters)
+            // Not every original lies in a pool. What is freed here, another thread has allocated: nobody is credited.
+            original = nil
+            plimsoll_budget_settle(nil)
+            return own
         }
     }
 }

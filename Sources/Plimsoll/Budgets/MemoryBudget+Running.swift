@@ -142,6 +142,30 @@ extension MemoryBudget {
         return try await count(body)
     }
 
+    /// Runs `body` as a task for a part of the current budget, and then credits what the task allocated up to the first
+    /// suspension: a message that another thread sends and frees. After an error nothing is credited, as the message
+    /// was not taken. Outside any budget, and for a cancelled caller, `body` runs in place.
+    package static nonisolated(nonsending) func handingOver(
+        _ body: @escaping @Sendable @concurrent () async throws -> Void
+    ) async throws {
+        guard let whole = current, !Task.isCancelled else { return try await body() }
+        let part = MemoryBudget(name: whole.name, registry: whole.registry)
+        // A part is no request of the list.
+        part.end()
+        let task = part.start(body)
+        defer { part.finish(task) }
+        // Before this thread runs other tasks. What another thread settles later is not only the message.
+        part.settle()
+        let handedOver = part.held
+        try await withTaskCancellationHandler {
+            try await task.value
+        } onCancel: {
+            task.cancel()
+        }
+        // Not what the task itself has freed since: that is subtracted already.
+        part.credit(min(handedOver, part.held))
+    }
+
     /// Runs `body` in place, and charges what the body allocates.
     fileprivate nonisolated(nonsending) func count<Success>(
         _ body: nonisolated(nonsending) () async throws -> Success

@@ -43,6 +43,52 @@ import Testing
         }
     }
 
+    @Test func `a budget is not credited for the original of a copied part`() async {
+        await #expect(processExitsWith: .success) {
+            let isRight = await withMemoryMeter(name: "upload") { budget in
+                let body = AsyncStream<Part> { stream in
+                    stream.yield(Part("the original"))
+                    stream.finish()
+                }
+                var parts = ChargedSequence(body, to: budget, bytes: { _ in 1 }, copy: { _ in Part("a copy") }).makeAsyncIterator()
+                plimsoll_budget_set_meter { steps.add($0 == nil ? "settled for none" : "settled for a budget") }
+                let part = await parts.next()
+                let right = ["settled for a budget", "the original is freed", "settled for none"]
+                return steps.all == right && part?.name == "a copy"
+            }
+            exit(isRight ? 0 : 2)
+        }
+    }
+
+    /// The end of a message that is handed over.
+    enum Taking: CaseIterable { case taken, freedByTheTask, refused }
+
+    @Test(arguments: Taking.allCases)
+    func `bytes that are handed over are credited once, when taken, and not after an error`(taking: Taking) async throws {
+        struct Refused: Error {}
+        let registry = BudgetRegistry(), budget = MemoryBudget(name: "GET /stream", registry: registry)
+        defer { budget.end() }
+        try await budget.run {
+            budget.charge(.mebibytes(8))
+            let pause = Pause(), isWaiting = Counter()
+            let sending = Task {
+                try await MemoryBudget.handingOver {
+                    MemoryBudget.current?.charge(.mebibytes(4))
+                    isWaiting.add(1)
+                    _ = await pause.wait()
+                    if taking == .freedByTheTask { MemoryBudget.current?.credit(.mebibytes(4)) }
+                    if taking == .refused { throw Refused() }
+                }
+            }
+            await until("the message to wait") { isWaiting.value == 1 }
+            #expect(registry.all.count == 1, "a part is no request of the list")
+            #expect(budget.live == .mebibytes(12), "not taken yet")
+            pause.end(true)
+            _ = await sending.result
+            #expect(budget.live == .mebibytes(taking == .refused ? 12 : 8))
+        }
+    }
+
     @Test func `a manager without a memory count of requests reports the reason and the remedy`() throws {
         let signal = try #require(ResourceManager(source: ScriptedPressureSource()).capabilities["requests"])
         #expect(!signal.isLive && signal.detail.hasPrefix("the memory of requests is not counted: "))
@@ -253,6 +299,17 @@ import Testing
         }
         #expect(registry.all.isEmpty)
     }
+}
+
+/// The steps of a test that runs in a process of its own.
+private let steps = Log<String>()
+
+/// A part of a body that notes its end.
+private final class Part: Sendable {
+    let name: String
+
+    init(_ name: String) { self.name = name }
+    deinit { steps.add("\(name) is freed") }
 }
 
 /// The name of the calling thread.

@@ -1,5 +1,6 @@
 import GRPCCore
 import GRPCInProcessTransport
+import Plimsoll
 import Synchronization
 import TestServers
 import Testing
@@ -10,7 +11,11 @@ import GRPCNIOTransportHTTP2Posix
 
 /// Messages that are bytes, so that no test needs protobuf.
 struct Bytes: MessageSerializer, MessageDeserializer {
-    func serialize<Whole: GRPCContiguousBytes>(_ message: [UInt8]) throws -> Whole { Whole(message) }
+    func serialize<Whole: GRPCContiguousBytes>(_ message: [UInt8]) throws -> Whole {
+        // As the allocator counts the bytes of a message.
+        MemoryBudget.current?.charge(ByteCount(message.count))
+        return Whole(message)
+    }
     func deserialize<Whole: GRPCContiguousBytes>(_ bytes: Whole) throws -> [UInt8] { bytes.withUnsafeBytes { Array($0) } }
 }
 

@@ -61,6 +61,32 @@ import Testing
         }
     }
 
+    @Test(arguments: Way.allCases) func `an answer may be longer than the limit, as sent messages no longer count`(way: Way) async throws {
+        let part = [UInt8](repeating: 1, count: 1 << 20)
+        let export: Shop.Handler = { _, _ in
+            Shop.Response { writer in
+                let budget = try #require(MemoryBudget.current)
+                // Kept by the handler.
+                budget.charge(.mebibytes(2))
+                for _ in 0..<20 {
+                    try budget.check()
+                    try await writer.write(part)
+                }
+                try await writer.write(contentsOf: [part, part])
+                try budget.check()
+                try await writer.write(Array("\(budget.live)".utf8))
+                return [:]
+            }
+        }
+        try await withRequestList {
+            try await way.serving([MemoryBudgetInterceptor(limit: .mebibytes(8))], ["shop.Orders/All": export]) { caller in
+                let answers = try await caller.stream("shop.Orders/All", [[1]]) { _ in }
+                #expect(answers.dropLast().map(\.count) == Array(repeating: 1 << 20, count: 22))
+                #expect(answers.last.map { String(decoding: $0, as: UTF8.self) } == "2 MiB")
+            }
+        }
+    }
+
     @Test func `a call that holds most while memory is short is to be tried again`() async throws {
         let source = ScriptedPressureSource()
         var policy = PressurePolicy.standard
