@@ -81,6 +81,21 @@ struct VolatileGivingBackTests {
         #expect(store.statistics.count == 31 && store.use(0..<15))
     }
 
+    @Test func `used entries stay however many there are, and unused ones leave`() {
+        let clock = ManualClock(), store = VolatileStore.ordinary(nil, clock)
+        for key in 0..<200 where !store.put(key, (64 << 10) - 24) { Issue.record("key \(key) is refused") }
+        #expect(store.use(0..<150))
+        clock.freeze(for: .seconds(61))
+        // 4 MiB are copied, and the rest waits.
+        let isLeft = store.withLog(false) { $0.turnOver(olderThan: .seconds(60)) }
+        #expect(isLeft && store.withLog(0) { $0.main.liveBytes } == 4 << 20 && store.statistics.evictions == 0)
+        store.turnOver(olderThan: .seconds(60))
+        // Six segments of 31 entries are full. The rest is in the open one.
+        #expect(store.use(0..<150) && store.statistics.count == 164 && store.statistics.evictions == 36)
+        let isLeftAfterwards = store.withLog(true) { $0.turnOver(olderThan: .seconds(60)) }
+        #expect(!isLeftAfterwards)
+    }
+
     @Test func `a large entry that was used stays for one more idle time`() {
         let clock = ManualClock(), store = VolatileStore.ordinary(1 << 20, clock)
         #expect(store.put(1, 6000) && store.put(2, 6000) && store.use(1..<2))

@@ -320,6 +320,17 @@ struct VolatileLogTests {
         #expect(after == [0, 9 * 1024] && store.statistics.evictions == 1)
     }
 
+    @Test func `a few keys that are written again and again leave the rest of the cache alone`() {
+        let store = VolatileStore.ordinary()
+        store.fill(0..<600)
+        // Each of 30 segments takes 15 steps for the entries, which move to the main queue, and one for the memory.
+        #expect(store.use(0..<600) && store.evict(480) == 480 && store.withLog(0) { $0.main.liveBytes } == 450 * 1024)
+        for write in 0..<2000 where !store.put(1000 + write % 10) { Issue.record("write \(write) is refused") }
+        #expect(store.statistics.evictions == 0 && store.statistics.count == 610)
+        let mapped = store.withLog([Int]()) { [$0.mapped, $0.small.mapped + $0.main.mapped] }
+        #expect(mapped[0] == mapped[1] && mapped[0] <= 1 << 20)
+    }
+
     /// Evicts one entry, but not from a segment. Returns the entries of each segment afterwards; -1 for no segment.
     private static func evictSparing(_ number: Int, _ store: VolatileStore) -> (Bool, [Int]) {
         store.withLog((false, [])) { log -> (Bool, [Int]) in

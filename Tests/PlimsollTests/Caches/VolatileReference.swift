@@ -173,10 +173,11 @@ struct VolatileReference: ~Copyable {
     // MARK: Turns
 
     /// Evicts the next item in turn, or moves the item on to the main queue. The next item is the oldest of the small
-    /// queue while that queue has a tenth of all bytes, otherwise of the main queue.
+    /// queue while that queue has a tenth of all bytes or of the memory, otherwise of the main queue.
     private mutating func evict(isPurge: Bool = false, sparing spared: Int = -1, mayOpen: Bool = true) -> Bool {
-        let smallBytes = small.reduce(0) { $0 + $1.liveBytes }
-        let fromMain = small.isEmpty || !main.isEmpty && Double(smallBytes) < Double(liveBytes) * 0.1
+        let smallBytes = small.reduce(0) { $0 + $1.liveBytes }, smallMapped = small.reduce(0) { $0 + $1.frontier - $1.lost }
+        let isSmallFull = Double(smallBytes) >= Double(liveBytes) * 0.1 || Double(smallMapped) >= Double(mapped) * 0.1
+        let fromMain = small.isEmpty || !main.isEmpty && !isSmallFull
         var queue = fromMain ? main : small
         guard let first = queue.first else { return false }
         if first.id == spared {

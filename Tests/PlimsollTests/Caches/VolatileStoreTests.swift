@@ -122,6 +122,27 @@ import Testing
         #expect(store.statistics.count == 0 && store.statistics.droppedByKernel == 0)
     }
 
+    @Test func `an expired item does not take a later item of the same key and place along`() {
+        let clock = ManualClock(), made = AtomicLazyReference<VolatileStore>(), isArmed = Atomic<Bool>(false)
+        // Acts as another thread between the look-up of an item and the check of the time to live.
+        let time = Timekeeper(elapsed: {
+            let now = clock.timekeeper.elapsed()
+            if isArmed.exchange(false, ordering: .relaxed), let store = made.load() {
+                #expect(store.release(.max) > 0 && store.put(1, timeToLive: .seconds(10)))
+            }
+            return now
+        })
+        let store = made.storeIfNil(VolatileStore(limit: 1 << 20, allowsHugePages: false, isVolatile: false, time: time))
+        #expect(store.put(1, timeToLive: .seconds(10)))
+        let first = store.look(1)
+        clock.freeze(for: .seconds(11))
+        isArmed.store(true, ordering: .relaxed)
+        #expect(store.look(1) == nil, "the item found has expired")
+        let second = store.look(1)
+        #expect(second != nil && second?.word.place == first?.word.place && second?.generation != first?.generation)
+        #expect(store.statistics.count == 1)
+    }
+
     // MARK: Learning
 
     @Test(.needs(plimsoll_page_size() == 4096, "the places are those of pages of 4 KiB"))

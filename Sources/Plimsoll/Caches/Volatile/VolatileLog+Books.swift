@@ -17,7 +17,9 @@ extension VolatileLog {
         segments[number]!.newer = newer
         if older >= 0 { segments[older]!.newer = number }
         if newer >= 0 { segments[newer]!.older = number }
+        let pages = segments[number]!.frontier - segments[number]!.lost
         withQueue(isMain) {
+            $0.mapped += pages
             if older < 0 { $0.oldest = number }
             if newer < 0 { $0.newest = number }
         }
@@ -40,6 +42,7 @@ extension VolatileLog {
         if segment.older >= 0 { segments[segment.older]!.newer = segment.newer }
         if segment.newer >= 0 { segments[segment.newer]!.older = segment.older }
         withQueue(segment.isMain) {
+            $0.mapped -= segment.frontier - segment.lost
             if $0.oldest == number { $0.oldest = segment.newer }
             if $0.newest == number { $0.newest = segment.older }
             if $0.open == number { $0.open = -1 }

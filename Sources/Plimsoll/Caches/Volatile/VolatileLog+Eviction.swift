@@ -2,7 +2,7 @@ import CPlimsollMemory
 import Synchronization
 
 extension VolatileLog {
-    /// Share of the items' bytes that the small queue may hold.
+    /// Share of the items' bytes, and of the memory, that the small queue may hold.
     private static var smallShare: Double { 0.1 }
     /// Bytes copied for one insert, at most. Beyond that everything is hot, and hot items are evicted too.
     private static let mostCopied = 4 << 20
@@ -10,10 +10,21 @@ extension VolatileLog {
     /// three times at most, so only uses during the insert reach this bound.
     private var mostRequeued: Int { 4 * segments.count }
 
+    /// True while used items are kept. If false, as much was copied or moved as one call may.
+    var keepsUsed: Bool { copied < Self.mostCopied && requeued < mostRequeued }
+
+    /// True if the small queue has its share of the items' bytes, or of the memory.
+    ///
+    /// A new value of a present key goes to the small queue. So if a few keys are written again and again, that queue
+    /// is full of dead items. By the items' bytes alone, the dead items would push the main queue out.
+    private var isSmallFull: Bool {
+        Double(small.liveBytes) >= Double(liveBytes) * Self.smallShare
+            || Double(small.mapped) >= Double(mapped) * Self.smallShare
+    }
+
     /// Returns the next segment to evict from; -1 for none.
     private func victim(sparing spared: Int) -> Int {
-        let fromSmall =
-            small.oldest >= 0 && (main.oldest < 0 || Double(small.liveBytes) >= Double(liveBytes) * Self.smallShare)
+        let fromSmall = small.oldest >= 0 && (main.oldest < 0 || isSmallFull)
         let first = fromSmall ? small.oldest : main.oldest
         if first != spared { return first }
         return first >= 0 && segments[first]!.newer >= 0
@@ -43,9 +54,7 @@ extension VolatileLog {
             let word = SlotWord(segment: number, offset: offset, hash: header.hash)
             guard let slot = index.find(word, header.hash) else { continue }
             let uses = SlotWord(bits: slot.pointee.load(ordering: .relaxed)).uses
-            let isHot =
-                uses > 0 && copied < Self.mostCopied && requeued < mostRequeued && word != replacing
-                && !hasExpired(segment, offset, header)
+            let isHot = uses > 0 && keepsUsed && word != replacing && !hasExpired(segment, offset, header)
             if isHot, keep(slot, word, header, in: segment, uses: segment.isMain ? uses - 1 : 0, mayOpen: mayOpen) {
                 return
             }
@@ -65,7 +74,7 @@ extension VolatileLog {
         depart(word, header.cost, segment.key(at: word.offset, header), reason)
     }
 
-    private func hasExpired(_ segment: Segment, _ offset: Int, _ header: ItemHeader) -> Bool {
+    func hasExpired(_ segment: Segment, _ offset: Int, _ header: ItemHeader) -> Bool {
         header.hasExpiry
             && (segment.base + offset + ItemHeader.size).load(as: UInt64.self) <= UInt64(max(0, now.inNanoseconds))
     }

@@ -57,6 +57,7 @@ extension VolatileLog {
             let taken = segment.frontier - there - segment.lost
             found += taken
             segments[this]!.lost += taken
+            withQueue(segment.isMain) { $0.mapped -= taken }
             sealed -= taken
             countOut(taken, areTaken: true)
             if there == 0 { retire(this, .droppedByKernel) }
@@ -75,11 +76,21 @@ extension VolatileLog {
         return segment.isSealed && !segment.isThere(0)
     }
 
-    /// Evicts from the segments that were sealed longer than `age` ago, keeping hot items.
-    mutating func turnOver(olderThan age: Duration) {
+    /// Evicts from the segments that were sealed longer than `age` ago, keeping hot items. Copies no more than an
+    /// insert does.
+    ///
+    /// - Returns: true if such segments are left for another call.
+    mutating func turnOver(olderThan age: Duration) -> Bool {
         (copied, requeued) = (0, 0)
-        while isSealed(small.oldest, longerAgoThan: age) { turn(of: small.oldest, .evicted, mayOpen: true) }
-        while isSealed(main.oldest, longerAgoThan: age) { turn(of: main.oldest, .evicted, mayOpen: true) }
+        while isSealed(small.oldest, longerAgoThan: age) {
+            guard keepsUsed else { return true }
+            turn(of: small.oldest, .evicted, mayOpen: true)
+        }
+        while isSealed(main.oldest, longerAgoThan: age) {
+            guard keepsUsed else { return true }
+            turn(of: main.oldest, .evicted, mayOpen: true)
+        }
+        return false
     }
 
     private func isSealed(_ number: Int, longerAgoThan age: Duration) -> Bool {

@@ -119,6 +119,7 @@ extension VolatileLog {
         }
         segments[number]!.frontier = target
         mapped += bytes
+        withQueue(segment.isMain) { $0.mapped += bytes }
         return true
     }
 

@@ -13,6 +13,8 @@ struct VolatileLog: ~Copyable {
         /// The segment being filled, which is the newest; -1 for none.
         var open = -1
         var liveBytes = 0
+        /// Bytes of mapped pages, without those known to be taken. Dead items are included.
+        var mapped = 0
     }
 
     /// An item that has left; recorded only while there are listeners.

@@ -121,7 +121,14 @@ extension VolatileStore {
 
     func noticeDrops() -> Int { withLog(0) { $0.noticeDrops() } }
 
-    func turnOver(olderThan age: Duration) { withLog(()) { $0.turnOver(olderThan: age) } }
+    /// Number of times that one `turnOver` takes the lock, each time for 4 MiB of copies at most. The manager's thread
+    /// must not be away for long, and calls again in seconds.
+    private static var mostTurns: Int { 64 }
+
+    /// Evicts what was sealed longer than `age` ago and not used since. Other writers get the lock between copies.
+    func turnOver(olderThan age: Duration) {
+        for _ in 0..<Self.mostTurns where !withLog(false, { $0.turnOver(olderThan: age) }) { return }
+    }
 
     func attach(_ meter: ChargeMeter) {
         withLog(()) { log in

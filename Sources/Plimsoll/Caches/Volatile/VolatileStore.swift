@@ -232,7 +232,9 @@ final class VolatileStore: Sendable {
         withLogIfFree { log in
             guard SlotWord(bits: slot.pointee.load(ordering: .relaxed)).place == word.place,
                 let segment = log.segments[word.segment],
-                let header = segment.header(at: word.offset)
+                let header = segment.header(at: word.offset),
+                // A later item may have the place by now.
+                log.hasExpired(segment, word.offset, header)
             else { return }
             log.leave(slot, word, header, in: segment, .expired)
         }
