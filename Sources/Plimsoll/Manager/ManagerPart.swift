@@ -19,7 +19,7 @@ public protocol ManagerPart: AnyObject, Sendable {
     ///
     /// - Parameters:
     ///   - level: the level; `.normal` in a dry run.
-    ///   - isQuiescing: true from the rung `quiesce` until memory is available again.
+    ///   - isQuiescing: true from the rung `quiesce` until memory is available again; false in a dry run.
     func admit(at level: PressureLevel, isQuiescing: Bool)
 
     /// Called by the pressure loop with the limit of each reading. Must neither block nor allocate.

@@ -55,7 +55,7 @@ struct PressureLoop {
             // Smoothed, with a cap that ignores turns in which the thread was preempted.
             turnCost += (min(ended - began, .milliseconds(1)) - turnCost) / 8
             let pace = Pace.interval(
-                after: assessment, reading, holds: response.holdsAnything, rings: source.rings, turnCost: turnCost,
+                after: assessment, reading, holds: response.canFreeMemory, rings: source.rings, turnCost: turnCost,
                 thresholds: policy.thresholds)
             // A level falls only at a reading, so read at the earliest time at which the level may fall. `min` in
             // pairs: `min` of four arguments allocates an array, and the loop allocates nothing.

@@ -25,6 +25,12 @@ struct PressureResponse {
     /// True if purgeables without a meter may hold memory. Assumed until a purge releases nothing from them.
     private var mayHoldElsewhere: Bool
 
+    /// True if the ladder may cancel a request. Requests may hold memory when no purgeable does.
+    private let cancelsRequests: Bool
+
+    /// True if an action could free memory, so that the next reading is urgent.
+    var canFreeMemory: Bool { cancelsRequests || holdsAnything }
+
     /// True if a purge could release memory, as far as is known without asking.
     var holdsAnything: Bool { mayHoldElsewhere || (parts.meter.heldBytes > .zero && parts.purgeables.hasReleasable) }
 
@@ -35,6 +41,7 @@ struct PressureResponse {
         self.time = time
         climb = LadderClimb(policy.ladder)
         announcer = Announcer(rest: policy.thresholds.announcementRest)
+        cancelsRequests = policy.ladder != policy.ladder.cancellingNoRequest
         mayHoldElsewhere = parts.purgeables.hasUnmetered
         volatile = VolatileResponse(parts: parts)
     }
@@ -61,7 +68,7 @@ struct PressureResponse {
         }
         // Shed load by the present level: once memory is available again, refusing requests has no use.
         if assessment.present == .normal { isQuiescing = false }
-        if parts.admission.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) {
+        if parts.admission.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing && !isDryRun) {
             parts.deliveryWorker.request()
         }
         announce(assessment)

@@ -163,6 +163,8 @@ struct LadderClimb: Sendable {
     /// The episode by readings alone.
     private var measured = Episode()
     private var wasSimulated = false
+    /// Time of the last assessment.
+    private var last: Duration?
 
     init(_ ladder: EscalationLadder) { self.ladder = ladder }
 
@@ -171,6 +173,12 @@ struct LadderClimb: Sendable {
 
     /// Returns the rungs that fire for `assessment`. Allocates nothing.
     mutating func climb(_ assessment: PressureAssessment) -> FiredRungs {
+        // No reading has shown a level in a freeze, so that none of that time is patience (T30).
+        if let last, assessment.at - last > PressureAssessor.longestGap || assessment.at < last {
+            episode.since = (nil, nil)
+            measured.since = (nil, nil)
+        }
+        last = assessment.at
         let isSimulated = assessment.evidence.contains(.simulated)
         // A shortage after a simulation is another episode: no time of the simulation is patience, no rung is done. One
         // that was there all along goes on.

@@ -79,7 +79,7 @@ struct Pace: Sendable {
     /// - Parameters:
     ///   - assessment: assessment of the last reading.
     ///   - reading: that reading.
-    ///   - holds: true if a purge could release anything; otherwise there is nothing to hurry for.
+    ///   - holds: true if a purge or another action could free memory; otherwise there is nothing to hurry for.
     ///   - rings: true if the kernel itself wakes the loop when the warning margin is crossed.
     ///   - turnCost: processor time of a turn of the loop.
     static func interval(

@@ -116,7 +116,7 @@ import Testing
             #expect(running.manager.level == .warning && back.state == .background)
             await until("the background scene is gone") {
                 // A pass that still runs when the clock moves is followed by another pass only after more time.
-                await running.available(.mebibytes(20), after: .seconds(40))
+                await running.available(.mebibytes(20), after: .seconds(20))
                 return back.state == .notRunning && lifecycle.scenes.count == 1
             }
             #expect(front.state == .active && lifecycle.scenes.map(\.id) == ["front"])

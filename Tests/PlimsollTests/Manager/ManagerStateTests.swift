@@ -252,6 +252,23 @@ import Testing
         #expect(manager.level == .normal && manager.room == nil, "the room of a loop that has ended is unknown")
     }
 
+    @Test(arguments: [false, true])
+    func `near the limit, the loop reads often if the ladder cancels requests, although purgeables hold nothing`(
+        cancels: Bool
+    ) {
+        var policy = PressurePolicy(ladder: .none)
+        if cancels { policy.ladder = policy.ladder.cancellingLargestRequest(above: .mebibytes(16)) }
+        let source = ListedSource([(.zero, .mebibytes(50))])
+        let manager = ResourceManager(
+            source: source, policy: policy, time: clock.timekeeper, requests: BudgetRegistry())
+        source.stop(manager.parts.inbox)
+        PressureLoop(
+            source: source, policy: policy, time: clock.timekeeper, parts: manager.parts, isEnabled: true, onTurn: nil
+        ).run()
+        let waits = source.waits.all
+        #expect(waits.count == 1 && waits.allSatisfy { ($0 < .milliseconds(10)) == cancels })
+    }
+
     @Test func `a round of any kind of memory makes the purge worker run`() {
         let manager = manager(), parts = manager.parts
         #expect(parts.requestRounds(at: .seconds(11)) && !parts.requestRounds(at: .milliseconds(11_050)))

@@ -348,6 +348,19 @@ import Testing
         #expect(paused.map(\.outcome) == [isDryRun ? .dryRun : .done] && paused.allSatisfy { $0.isDryRun == isDryRun })
     }
 
+    @Test func `members that are paused go on when a dry run begins`() {
+        let manager = manager(), member = manager.part { Member() }
+        let admission = manager.parts.admission, time = clock.timekeeper
+        var response = response(of: manager)
+        for (second, isDryRun) in [(0, false), (1, true)] {
+            manager.isDryRun = isDryRun
+            turn(.seconds(second), .critical, &response)
+            let goesOn = inTurn { admission.apply($0, time: time) }
+            #expect(goesOn)
+        }
+        #expect(member.calls.all == ["critical, quiescing", "normal"])
+    }
+
     @Test func `an end that is not carried out is reported once an episode`() {
         let ladder = EscalationLadder.standard.terminating(after: .seconds(1))
         let manager = manager(PressurePolicy(ladder: ladder, isDryRun: true))

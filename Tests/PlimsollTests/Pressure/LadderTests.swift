@@ -118,6 +118,20 @@ import Testing
         #expect(real.flatMap { $0 } == actions, "and nothing else")
     }
 
+    @Test func `T30 the time of a freeze is no patience, as no reading has shown a level meanwhile`() {
+        var climb = LadderClimb(.standard.terminating(after: .seconds(30)))
+        func destructive(_ second: Int) -> [PressureAction] {
+            climb.climb(PressureAssessment(at: .seconds(second), level: .critical, evidence: .headroom)).filter(\.isDestructive)
+        }
+        let before = (0...1).flatMap { destructive($0) }
+        // Frozen for a minute.
+        let after = (61...91).map { destructive($0) }
+        let actions: [PressureAction] = [.expireBackgroundTasks(grace: .seconds(5)), .suspend, .terminate(grace: .seconds(10))]
+        #expect(before.isEmpty && climb.criticalSince == .seconds(61))
+        #expect(after[2] == [actions[0]] && after[10] == [actions[1]] && after[30] == [actions[2]])
+        #expect(after.flatMap { $0 } == actions, "and nothing else")
+    }
+
     @Test(
         arguments: [
             (nil, [0: [.warn], 1: [.warn], 10: [.quiesce]]),
