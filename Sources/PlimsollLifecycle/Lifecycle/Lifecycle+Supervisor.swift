@@ -4,14 +4,29 @@ package import Plimsoll
 extension Lifecycle {
     /// Enters the background as `enterBackground(cause:)` does, in less time than the policy gives if needed. The
     /// process is frozen at the end of `budget`, finished or not.
+    ///
+    /// - Parameter isCurrent: returns false if a later request has overtaken this one, which then changes nothing.
+    ///   Called under a lock.
     @discardableResult
-    package func enterBackground(cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
+    package func enterBackground(
+        cause: LifecycleCause, within budget: Duration, isCurrent: @escaping @Sendable () -> Bool = { true }
+    ) async throws -> LifecycleReport {
         let budget = min(budget, policy.backgroundDeadline), end = alarms.heartbeat.running + budget
-        let report = try await reconcile(cause, within: budget) { $0.isInBackground = true }
+        let report = try await reconcile(cause, within: budget) { if isCurrent() { $0.isInBackground = true } }
         // Already in the background. Since then the supervisor may have woken the process, which may have changed
         // saved state (C46).
         if report.transitions.isEmpty { await prepareToSuspendAgain(cause, until: end) }
         return report
+    }
+
+    /// Leaves the background as `enterForeground(cause:)` does, unless a later request has overtaken this one.
+    ///
+    /// - Parameter isCurrent: as for `enterBackground(cause:within:isCurrent:)`.
+    @discardableResult
+    package func enterForeground(cause: LifecycleCause, isCurrent: @escaping @Sendable () -> Bool) async throws
+        -> LifecycleReport
+    {
+        try await reconcile(cause) { if isCurrent() { $0.isInBackground = false } }
     }
 
     /// Saves what has changed since the process entered the background, and erases secrets that came back since.

@@ -76,20 +76,32 @@ final class UsageThresholds {
         return text.write(to: control, kernel)
     }
 
-    func handleWarning(_ conditions: Int16, at now: Duration) { handle(&warning, conditions, at: now) }
-    func handleCritical(_ conditions: Int16, at now: Duration) { handle(&critical, conditions, at: now) }
-    func handleLast(_ conditions: Int16, at now: Duration) { handle(&last, conditions, at: now) }
+    func handleWarning(_ conditions: Int16, at now: Duration) {
+        if !handle(&warning, conditions, at: now) { lost(at: now) }
+    }
+    func handleCritical(_ conditions: Int16, at now: Duration) {
+        if !handle(&critical, conditions, at: now) { lost(at: now) }
+    }
+    func handleLast(_ conditions: Int16, at now: Duration) {
+        if !handle(&last, conditions, at: now) { lost(at: now) }
+    }
 
-    private func handle(_ eventSource: inout EventSource, _ conditions: Int16, at now: Duration) {
-        if conditions & Int16(POLLIN) != 0, kernel.drain(eventSource.file) > 0 {
-            eventSource.rang(at: now, pause: Self.pause)
-        } else {
-            // The descriptor is not ours any more: all are armed anew after a pause.
-            failure = KernelError(number: EBADF)
+    /// Returns false if the descriptor is not ours any more. The caller handles the loss: here the source is being
+    /// changed, and a second change at the same time would end the process.
+    private func handle(_ eventSource: inout EventSource, _ conditions: Int16, at now: Duration) -> Bool {
+        guard conditions & Int16(POLLIN) != 0, kernel.drain(eventSource.file) > 0 else {
             eventSource.file = -1
-            disarm()
-            warning.failed(at: now)
+            return false
         }
+        eventSource.rang(at: now, pause: Self.pause)
+        return true
+    }
+
+    /// Handles the loss of a descriptor: all are armed anew after a pause.
+    private func lost(at now: Duration) {
+        disarm()
+        failure = KernelError(number: EBADF)
+        warning.failed(at: now)
     }
 }
 #endif

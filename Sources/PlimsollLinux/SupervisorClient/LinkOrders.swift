@@ -10,6 +10,9 @@ final class LinkOrders: Sendable {
         /// Bytes requested while a release was running.
         var wanted: ByteCount?
         var isReleasing = false
+        /// True if the supervisor's last order was to go to the background, false if that order was to come back. The
+        /// orders run on several threads, and those that wait for the launch run in any order afterwards.
+        var wantsBackground = false
         /// Result of the last checkpoint, until the next step of the life cycle.
         var checkpoint: Bool?
         /// True if the supervisor waits for that result.
@@ -43,13 +46,17 @@ final class LinkOrders: Sendable {
         case .share(let share): manager.setProcessShare(share)
         // A terminated service throws here; there is nothing left to do.
         case .background(let deadline):
-            lifecycle.runAside {
-                _ = try? await lifecycle.enterBackground(cause: .supervisor, within: deadline)
+            state.withLock { $0.wantsBackground = true }
+            lifecycle.runAside { [self] in
+                _ = try? await lifecycle.enterBackground(
+                    cause: .supervisor, within: deadline, isCurrent: { self.state.withLock { $0.wantsBackground } })
                 done()
             }
         case .resume:
-            lifecycle.runAside {
-                _ = try? await lifecycle.enterForeground(cause: .supervisor)
+            state.withLock { $0.wantsBackground = false }
+            lifecycle.runAside { [self] in
+                _ = try? await lifecycle.enterForeground(
+                    cause: .supervisor, isCurrent: { self.state.withLock { !$0.wantsBackground } })
                 done()
             }
         case .checkpoint:

@@ -162,6 +162,21 @@ import Testing
         #expect(driver.source.rings && count() == 6)
     }
 
+    @Test func `version 1 thresholds are set again after all descriptors were closed`() throws {
+        let control = Machines.v1Group + "/cgroup.event_control"
+        let driver = SourceDriver(Machines.hybrid())
+        func count() -> Int { driver.kernel.ask { $0.written.count { $0.path == control } } }
+        _ = try driver.read()
+        #expect(driver.source.rings && count() == 3)
+        driver.kernel.edit { $0.events = [:] }
+        driver.wait()
+        _ = try driver.read()
+        #expect(!driver.source.rings && count() == 3)
+        for _ in 0..<10 { _ = try driver.read(after: .seconds(1)) }
+        #expect(driver.source.rings && count() == 6)
+        #expect(driver.source.capabilities["usage thresholds"]?.isLive == true)
+    }
+
     @Test func `a crossed version 1 threshold ends the wait`() throws {
         let driver = SourceDriver(Machines.hybrid())
         _ = try driver.read()

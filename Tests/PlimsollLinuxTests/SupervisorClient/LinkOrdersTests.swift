@@ -102,6 +102,26 @@ import Testing
         try await expectAnotherSave(orders, store)
     }
 
+    @Test(arguments: [false, true])
+    func `of two orders that wait for the launch the later one wins`(endsInBackground: Bool) async throws {
+        // The runtime resumes the later order first, on another thread. Most rounds would end in the wrong state.
+        for _ in 0..<20 {
+            let manager = ResourceManager(source: ScriptedPressureSource(), clock: ManualClock())
+            let lifecycle = manager.lifecycle, orders = LinkOrders(manager, onEnding: nil)
+            let launch = Blockade(), done = Counter()
+            lifecycle.observeLaunch("index", willRestore: { launch.wait() })
+            let both: [SupervisorMessage] = [.background(deadline: .seconds(5)), .resume]
+            for order in endsInBackground ? both.reversed() : both {
+                orders.obey(order) { done.add(1) }
+                // Only the launch keeps a thread: the order waits.
+                await until("the order waits") { launch.count == 1 && manager.parts.threads.busy == 1 }
+            }
+            launch.open()
+            await until("both orders are carried out") { done.value == 2 }
+            #expect(lifecycle.state == (endsInBackground ? .background : .active))
+        }
+    }
+
     @Test(arguments: [EAGAIN, ECONNREFUSED])
     func `a link to a full supervisor reconnects soon, and a link without a supervisor after growing pauses`(number: Int32) {
         let kernel = ScriptedKernel([:]), path = "/run/supervisor", manager = ResourceManager(source: ScriptedPressureSource())
