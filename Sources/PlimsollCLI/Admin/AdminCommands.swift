@@ -93,6 +93,8 @@ struct ActivateCommand: ParsableCommand {
     func run() throws {
         var question = AdminRequest(.activate)
         (question.name, question.payload) = (request, payload)
-        try admin.ask(question) { "\($0.name ?? request): answered, \($0.state ?? "in an unknown state")" }
+        try admin.ask(question) {
+            printable("\($0.name ?? request): answered, \($0.state ?? "in an unknown state")")
+        }
     }
 }

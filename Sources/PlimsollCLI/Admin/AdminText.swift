@@ -10,11 +10,13 @@ enum AdminText {
         var rows = [
             [
                 "level",
-                status.level + held(status) + (status.isDryRun ? ", dry run: the policy only decides and reports" : ""),
+                printable(status.level) + held(status)
+                    + (status.isDryRun ? ", dry run: the policy only decides and reports" : ""),
             ]
         ]
         if let memory = status.memory {
-            let limit = memory.limitBytes.map { " of \(ByteCount($0)) (\(memory.boundary))" } ?? ", no limit known"
+            let limit =
+                memory.limitBytes.map { " of \(ByteCount($0)) (\(printable(memory.boundary)))" } ?? ", no limit known"
             rows.append([
                 "usage", "\(ByteCount(memory.usageBytes))\(limit), working set \(ByteCount(memory.workingSetBytes))",
             ])

@@ -131,12 +131,16 @@ extension ServiceSettings {
     private static let knownVariables = Set(
         Setting.all.map(\.variable) + Setting.formerKeys.values.map { Setting.variable($0) } + otherVariables)
 
-    /// Returns the value of a key as text, for any type of the provider; `nil` if there is no value.
+    /// Returns the value of a key as text, for any type of the provider; `nil` if there is no value. The parts of a
+    /// list are separated by commas.
     static func text(_ snapshot: ConfigSnapshotReader, _ key: String) -> String? {
         let key = ConfigKey(key)
         if let text = try? snapshot.requiredString(forKey: key) { return text }
         if let number = try? snapshot.requiredInt(forKey: key) { return "\(number)" }
         if let number = try? snapshot.requiredDouble(forKey: key) { return "\(number)" }
+        if let parts = try? snapshot.requiredStringArray(forKey: key) {
+            return parts.isEmpty ? "none" : parts.joined(separator: ", ")
+        }
         return (try? snapshot.requiredBool(forKey: key)).map { "\($0)" }
     }
 

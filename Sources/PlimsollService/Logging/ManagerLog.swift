@@ -80,7 +80,7 @@ final class ManagerLog: Sendable {
             "plimsoll.action": "\(status.action)", "plimsoll.mode": "\(status.mode)",
             "plimsoll.level": "\(status.level)",
             "plimsoll.evidence": "\(status.evidence)", "plimsoll.event": "\(status.eventID)",
-            "plimsoll.outcome": "\(status.outcome)",
+            "plimsoll.outcome": "\(printable(status.outcome, atMost: 1000))",
             "plimsoll.origin": "\(status.origin)", "plimsoll.took": "\(report.took.brief)",
         ]
         if report.asked > .zero || report.released > .zero || report.releasedVolatile > .zero {
@@ -147,9 +147,9 @@ final class ManagerLog: Sendable {
         ]
     }
 
-    /// Returns the first names of a list, as there may be a million.
+    /// Returns the first names of a list, as there may be a million. A name may come from a user, as that of an upload.
     private static func list(_ names: [String], of count: Int? = nil) -> String {
-        let named = names.prefix(32), left = (count ?? names.count) - named.count
+        let named = names.prefix(32).map { printable($0, atMost: 120) }, left = (count ?? names.count) - named.count
         return named.joined(separator: ", ") + (left > 0 ? " and \(left) more" : "")
     }
 

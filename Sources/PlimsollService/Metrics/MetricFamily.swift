@@ -54,10 +54,18 @@ struct MetricFamily: Sendable, Equatable {
     }
 
     mutating func add(_ value: Int, _ labels: KeyValuePairs<String, String> = [:]) { add(Double(value), labels) }
+
+    /// Replaces the value of each point.
+    mutating func replaceValues(_ value: (Point) -> Double) {
+        for index in points.indices { points[index].value = value(points[index]) }
+    }
 }
 
 extension ManagerStatus {
     /// The status in Prometheus' text format, version 0.0.4, to send as `text/plain; version=0.0.4; charset=utf-8`.
+    ///
+    /// A total by name falls when one of several caches or limiters with that name leaves. The page of `AdminPages`
+    /// keeps its totals from falling.
     ///
     /// - Complexity: O(purgeables).
     public var prometheusText: String { PrometheusText.render(self) }

@@ -12,7 +12,8 @@ final class ServiceManagerLink: Sendable {
     private struct Sent {
         /// The last status line that was sent.
         var line = ""
-        /// Messages that did not fit into the service manager's full queue, to be sent again with the next message.
+        /// Messages that could not be sent, to be sent again with the next message. The queue was full, or the service
+        /// manager was starting again.
         var unsent: [String] = []
     }
 
@@ -74,7 +75,7 @@ final class ServiceManagerLink: Sendable {
                     } + words
                 let failure = send(all + ["STATUS=\(line)"])
                 if failure == nil { sent.line = line }
-                sent.unsent = failure?.isBusy == true ? all : []
+                sent.unsent = failure == nil ? [] : all
                 // A message that is only delayed is not lost, and not a problem to report.
                 return failure?.isBusy == true && !manager.isShuttingDown ? nil : failure
             }
@@ -102,7 +103,8 @@ final class ServiceManagerLink: Sendable {
     private var line: String {
         // Reads only the parts of the status that call no purgeable: this runs each second.
         let lifecycle = manager.lifecycle, tasks = manager.tasksStatus
-        var line = manager.isShuttingDown ? "shutting down" : lifecycle.readiness.reason ?? "\(lifecycle.state)"
+        let state = lifecycle.readiness.reason.map { printable($0, atMost: 200) } ?? "\(lifecycle.state)"
+        var line = manager.isShuttingDown ? "shutting down" : state
         if let memory = manager.memoryStatus {
             line +=
                 "; memory \(manager.level), \(ByteCount(memory.usageBytes))"

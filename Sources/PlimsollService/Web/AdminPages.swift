@@ -98,6 +98,7 @@ public struct AdminPages: Sendable {
 
     private let manager: ResourceManager
     private let heapPage: HeapPage
+    private let totals = SteadyTotals()
     /// Host names from the settings of a service, in addition to `hosts`.
     var settingHosts: @Sendable () -> [String]
 
@@ -166,7 +167,8 @@ public struct AdminPages: Sendable {
                 : Answer(answer.status, answer.status == 200 ? "ready\n" : "not ready\n", headers: answer.headers)
         case .status: return status(await manager.takeStatus(), question)
         case .metrics:
-            return Answer(200, await manager.takeStatus().prometheusText, type: PrometheusText.contentType)
+            let families = totals.families(await manager.takeStatus())
+            return Answer(200, PrometheusText.render(families), type: PrometheusText.contentType)
         case .heap: return await heapPage.answer(question)
         case .ui: return StatusPage(title: title, allowsChanges: allowsChanges).answer
         case .release, .simulate:

@@ -29,6 +29,15 @@ import Testing
         #expect(AdminText.caches(status.holders).contains("sqlite\u{FFFD}, no answer for 12.3 s"))
     }
 
+    @Test func `each word of a status reaches the terminal without control characters`() throws {
+        var status = try #require(try TopViewTests.answer().status)
+        status.level = "warning\u{1B}]0;x\u{7}"
+        status.memory?.boundary = "maximum\u{1B}[2J"
+        let text = AdminText.status(status)
+        #expect(text.contains("warning\u{FFFD}]0;x\u{FFFD}") && text.contains("(maximum\u{FFFD}[2J)"), "\(text)")
+        #expect(!text.unicodeScalars.contains("\u{1B}"))
+    }
+
     @Test func `a held level shows the end and the reason, in each text`() throws {
         var answer = try TopViewTests.answer()
         manager.lifecycle.pausables.add(RequestShedder("http"))

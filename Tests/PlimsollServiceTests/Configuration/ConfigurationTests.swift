@@ -150,6 +150,19 @@ import Testing
         #expect(manager.policy.thresholds.stallCritical == 0.7 && manager.policy.handlerBudget == .milliseconds(250))
     }
 
+    @Test func `a file's list is read like text with commas, and refused where one value belongs`() throws {
+        func settings(_ key: AbsoluteConfigKey, _ parts: [String]) throws -> ServiceSettings {
+            let provider = InMemoryProvider(values: [key: ConfigValue(.stringArray(parts), isSecret: false)])
+            return try ServiceSettings(reader: ConfigReader(provider: provider).scoped(to: "plimsoll"))
+        }
+        let hosts = try settings("plimsoll.admin.hosts", ["shop.internal", "ops.example"]).adminHosts
+        #expect(hosts == ["shop.internal", "ops.example"])
+        #expect(try settings("plimsoll.admin.hosts", []).adminHosts == [])
+        let limits = try settings("plimsoll.caches.limits", ["thumbs=64MiB", "pages=2G"]).cacheLimits
+        #expect(limits == ["thumbs": .mebibytes(64), "pages": .gibibytes(2)])
+        #expect(throws: ConfigurationProblem.self) { _ = try settings("plimsoll.shutdown.budget", ["12s", "13s"]) }
+    }
+
     @Test func `dry run is followed while the process runs, and a disallowed value changes nothing`() async throws {
         let provider = MutableInMemoryProvider(initialValues: ["plimsoll.dryRun": "false"])
         let reader = ConfigReader(provider: provider).scoped(to: "plimsoll")

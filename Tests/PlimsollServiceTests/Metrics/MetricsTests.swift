@@ -226,6 +226,46 @@ import Testing
         #expect(try reportedMisses(after: 1, in: 1) == 8)
     }
 
+    @Test func `a total of the page does not fall when a cache leaves, and counts on from there`() async {
+        let manager = ResourceManager(source: ScriptedPressureSource()), pages = AdminPages(manager)
+        let caches = (0..<2).map { _ in PurgeableCache<Int, Int>("twin", cost: { _, _ in 1 }) }
+        let registrations = caches.map { manager.register($0) }
+        func shownMisses(after misses: Int, in cache: Int) async -> String? {
+            for key in 0..<misses { _ = caches[cache].value(forKey: key) }
+            let series = #"plimsoll_cache_requests_total{cache="twin",result="miss"} "#
+            let lines = await pages.answer(.metrics, .init()).body.split(separator: "\n")
+            return lines.first { $0.hasPrefix(series) }.map { String($0.dropFirst(series.count)) }
+        }
+        #expect(await shownMisses(after: 5, in: 0) == "5")
+        #expect(await shownMisses(after: 2, in: 1) == "7")
+        registrations[0].cancel()
+        #expect(await shownMisses(after: 0, in: 1) == "7", "the total is 2 now")
+        #expect(await shownMisses(after: 1, in: 1) == "8")
+        registrations[1].cancel()
+        #expect(await shownMisses(after: 0, in: 1) == nil)
+        let again = manager.register(caches[1])
+        #expect(await shownMisses(after: 0, in: 1) == "3", "a series that begins again has the value of its own")
+        withExtendedLifetime((registrations, again)) {}
+    }
+
+    @Test func `of two requests at once, an older status that comes last changes no total`() {
+        let manager = ResourceManager(source: ScriptedPressureSource()), totals = SteadyTotals()
+        let cache = PurgeableCache<Int, Int>("pages", cost: { _, _ in 1 }), registration = manager.register(cache)
+        func status(at seconds: Double, misses: Int) -> ManagerStatus {
+            for key in 0..<misses { _ = cache.value(forKey: key) }
+            var status = manager.status
+            status.atSeconds = seconds
+            return status
+        }
+        func misses(_ status: ManagerStatus) -> Double? {
+            let family = totals.families(status).first { $0.name == "plimsoll_cache_requests_total" }
+            return family?.points.first { $0.labels.last?.value == "miss" }?.value
+        }
+        let older = status(at: 1, misses: 2), newer = status(at: 2, misses: 3)
+        #expect([newer, older, newer].map { misses($0) } == [5, 5, 5])
+        withExtendedLifetime(registration) {}
+    }
+
     @Test func `a release is timed when done`() async throws {
         let factory = TestMetrics(), manager = ResourceManager(source: ScriptedPressureSource())
         _ = MetricsReporter(manager, factory)

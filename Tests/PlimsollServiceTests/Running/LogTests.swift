@@ -84,6 +84,19 @@ final class LogBook: Sendable {
         #expect(entry["outcome"] == "done" && entry["took"] == "3.21 ms" && book.entries[1]["asked_bytes"] == nil)
     }
 
+    @Test func `names of tasks and handlers reach the log without control characters, and not in full length`() throws {
+        let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
+        let name = "import a.csv\n2026-01-01 error: \u{1B}[2J" + String(repeating: "a", count: 2000)
+        var report = ActionReport(eventID: 7, action: .release, level: .warning, evidence: .growth, began: .zero, took: .zero)
+        report.outcome = .overran([name])
+        log.log(report)
+        log.ended(ShutdownReport(budget: .zero, drain: .zero, expiry: .zero, stragglers: [name, "b"]))
+        let outcome = try #require(book.entries.first?["outcome"]), stragglers = try #require(book.entries.last?["stragglers"])
+        #expect(outcome.hasPrefix("overran: import a.csv\u{FFFD}2026") && outcome.count == 1000)
+        #expect(stragglers.hasPrefix("import a.csv\u{FFFD}2026") && stragglers.hasSuffix("a, b") && stragglers.count == 123)
+        #expect(!(outcome + stragglers).unicodeScalars.contains { $0.value < 32 })
+    }
+
     @Test func `a missing admin socket is a notice with the reason and the setting`() {
         let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
         #expect(ResourceService.adminPath(.automatic, log, environment: { _ in nil }) == nil)

@@ -182,6 +182,29 @@ import Testing
         #expect(received.contains { $0.isAlive })
     }
 
+    @Test func `readiness that no service manager received is sent again once one is back`() async throws {
+        let later = directory + "/later", address = later + "/notify"
+        let manager = ResourceManager(source: ScriptedPressureSource()), failures = Mutex(0)
+        let absent = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? address : nil })
+        let link = ServiceManagerLink(manager, absent) { _ in failures.withLock { $0 += 1 } }
+        link.begin()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            await until("the readiness is lost") { failures.withLock { $0 } > 0 }
+            link.poll()
+            try FileManager.default.createDirectory(atPath: later, withIntermediateDirectories: true)
+            let back = try NotifySocket(directory: later)
+            #expect(back.path == address)
+            link.poll()
+            #expect(back.receive()?.message.isReady == true)
+            // Readiness is told once.
+            link.poll()
+            #expect(back.receive()?.message.isReady != true)
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+    }
+
     @Test func `a shutdown asks for no more time without a live background task`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let link = ServiceManagerLink(manager, try serviceManager()) { Issue.record("\($0)") }
