@@ -143,7 +143,7 @@ package final class BoxFile: Sendable {
         repeat {
             isLiving = isHeld(file, kernel)
             bytes = try contents(file, path, kernel)
-            // What was read before a writer began or ended is of neither state.
+            // Contents that were read before a writer began or ended belong to neither state.
         } while isHeld(file, kernel) != isLiving
         do throws(BoxContents.Damage) { return (try BoxContents(bytes), isLiving) } catch {
             // A writer clears the file before the header is written.

@@ -56,7 +56,9 @@ extension SupervisorLoop {
             // No error of the unit that has the name by now, which may be tried again.
             throw SupervisorError("\(error)")
         }
-        if run.isAlive { report(unit, "ended: left by an earlier supervisor and no longer in the units file") }
+        if run.isAlive {
+            report(unit, "ended: left by an earlier supervisor, and no command of that name is in the units file")
+        }
         dismiss(run, within: options.policy.grace)
     }
 

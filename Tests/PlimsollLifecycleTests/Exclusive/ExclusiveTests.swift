@@ -480,38 +480,32 @@ import Testing
         #expect(await release().done.isEmpty && !calls.all.contains("release lease"))
     }
 
-    @Test func `T29 a freeze during an acquisition makes that epoch stale`() async throws {
+    /// Acquires a resource during whose acquisition the process is frozen. Returns the epochs of all acquisitions.
+    private func acquireAcrossFreeze(lease: Duration? = nil) async throws -> (ExclusiveResource, epochs: [UInt64]) {
         let gate = AsyncStream.makeStream(of: Void.self), epochs = Log<UInt64>()
-        let lock = ExclusiveResource(
-            "lock", isHeld: false, release: {},
+        let resource = ExclusiveResource(
+            "lock", lease: lease, isHeld: false, release: {},
             reacquire: { epoch in
                 epochs.add(epoch)
                 for await _ in gate.stream {}
             })
-        try exclusive.add(lock)
-        async let taken: Void = lock.acquire()
+        try exclusive.add(resource)
+        async let taken: Void = resource.acquire()
         await until { !epochs.all.isEmpty }
         exclusive.gapEnded(RunningGap(.frozen, .seconds(9)))
         gate.continuation.finish()
         try await taken
-        #expect(epochs.all == [2] && lock.isHeld && !lock.isCurrent(2) && lock.isCurrent(3))
+        return (resource, epochs.all)
+    }
+
+    @Test func `T29 a freeze during an acquisition makes that epoch stale`() async throws {
+        let (lock, epochs) = try await acquireAcrossFreeze()
+        #expect(epochs == [2] && lock.isHeld && !lock.isCurrent(2) && lock.isCurrent(3))
     }
 
     @Test func `T29 a lease of unknown time that was granted before a freeze counts as lost, and is acquired again`() async throws {
-        let gate = AsyncStream.makeStream(of: Void.self), epochs = Log<UInt64>()
-        let leader = ExclusiveResource(
-            "leader", lease: .zero, isHeld: false, release: {},
-            reacquire: { epoch in
-                epochs.add(epoch)
-                for await _ in gate.stream {}
-            })
-        try exclusive.add(leader)
-        async let taken: Void = leader.acquire()
-        await until { !epochs.all.isEmpty }
-        exclusive.gapEnded(RunningGap(.frozen, .seconds(9)))
-        gate.continuation.finish()
-        try await taken
-        #expect(epochs.all == [2, 4] && leader.isHeld && !leader.isCurrent(3) && leader.isCurrent(4))
+        let (leader, epochs) = try await acquireAcrossFreeze(lease: .zero)
+        #expect(epochs == [2, 4] && leader.isHeld && !leader.isCurrent(3) && leader.isCurrent(4))
     }
 
     @Test(arguments: [true, false]) func `T29 C50 the life cycle handles a gap without a call, and has lost resources acquired again`(isSleep: Bool)

@@ -264,7 +264,7 @@ import Testing
         #expect(output.line() == "ready")
         let next = try RunningFleet([.shell("web")], after: first)
         #expect(await next.waits { !RunningFleet.isRunning(old) && next.report("old") == nil && next.report("idle") == nil })
-        #expect(next.problems == ["old: ended: left by an earlier supervisor and no longer in the units file"])
+        #expect(next.problems == ["old: ended: left by an earlier supervisor, and no command of that name is in the units file"])
         // A note is removed after its unit's groups.
         #expect(await next.waits { next.text("old.process").isEmpty && next.text("idle.process").isEmpty })
         #expect(pid(next, "web") == web)
@@ -290,7 +290,7 @@ import Testing
         let unit = ServiceUnit(name: "web", origin: isGroup ? .group(path) : .process(child.pid))
         let next = try RunningFleet([unit], after: first)
         #expect(await next.waits { !RunningFleet.isRunning(old) && next.state("web") == .running })
-        #expect(next.problems == ["web: ended: left by an earlier supervisor and no longer in the units file"])
+        #expect(next.problems == ["web: ended: left by an earlier supervisor, and no command of that name is in the units file"])
         #expect(next.text("web.process").isEmpty && RunningFleet.isRunning(child.pid))
         next.supervisor.stop()
         #expect(await next.waits { next.isOver } && RunningFleet.isRunning(child.pid))
