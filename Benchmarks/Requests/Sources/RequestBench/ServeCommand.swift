@@ -12,10 +12,22 @@ import PlimsollService
 enum Budgets: String, CaseIterable, ExpressibleByArgument {
     /// No budgets, as before.
     case none
+    /// No budgets, and a middleware that does nothing.
+    case empty
     /// Each request has a limit.
     case limit
     /// No limits; at critical the largest request is cancelled.
     case largest
+
+    /// True if the memory of requests is counted.
+    var count: Bool { self == .limit || self == .largest }
+}
+
+/// The least that a middleware can cost.
+struct EmptyMiddleware<Context: RequestContext>: RouterMiddleware {
+    @concurrent func handle(
+        _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response
+    ) async throws -> Response { try await next(request, context) }
 }
 
 /// A web service that any client may ask for too much.
@@ -23,11 +35,12 @@ struct ServeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve", abstract: "Serve requests, one kind of which takes as much memory as asked for.")
 
-    @Option(help: "Budgets of requests: none, limit or largest.") var budgets = Budgets.none
+    @Option(help: "Budgets of requests: none, limit or largest; empty for none and a middleware that does nothing.")
+    var budgets = Budgets.none
     @Option(help: "Limit of a request in MiB, and the least to be cancelled.") var mebibytes = 32
 
     func run() async throws {
-        if budgets != .none { try await Jemalloc.meterRequests() }
+        if budgets.count { try await Jemalloc.meterRequests() }
         var policy = PressurePolicy.standard
         if budgets == .largest { policy.ladder = policy.ladder.cancellingLargestRequest(above: .mebibytes(mebibytes)) }
         let manager = ResourceManager(source: LinuxPressureSource(), policy: policy)
@@ -35,7 +48,8 @@ struct ServeCommand: AsyncParsableCommand {
         manager.register(thumbnails)
 
         let router = Router().addPlimsollRoutes(manager)
-        if budgets != .none {
+        if budgets == .empty { router.add(middleware: EmptyMiddleware()) }
+        if budgets.count {
             router.add(middleware: MemoryBudgetMiddleware(limit: budgets == .limit ? .mebibytes(mebibytes) : nil))
         }
         // As in the quick start.

@@ -1,37 +1,37 @@
 import ArgumentParser
 import Foundation
 
-/// Requests a second with budgets, to those without.
+/// Requests a second with budgets, and with a middleware that does nothing, to those without.
 struct ThroughputCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "throughput", abstract: "Load the quick start's request with wrk, with budgets and without.")
+        commandName: "throughput",
+        abstract: "Load the quick start's request with wrk: with budgets, with an empty middleware, and without.")
 
     @Option(help: "The command plimsoll.") var plimsoll: String
     @Option(help: "The program wrk.") var wrk = "/usr/bin/wrk"
-    @Option(help: "Pairs of runs.") var pairs = 7
-    @Option(help: "Seconds of each run.") var seconds = 6
+    @Option(help: "Turns of three runs.") var turns = 21
+    @Option(help: "Seconds of each run.") var seconds = 2
 
     func run() throws {
         guard FileManager.default.isExecutableFile(atPath: wrk) else {
             throw Failure("cannot load the service because \(wrk) is not installed; do: apt-get install wrk")
         }
-        // Both run all the time; the load alternates.
-        let without = try Server(.none, plimsoll: plimsoll, limit: nil),
-            with = try Server(.limit, plimsoll: plimsoll, limit: nil)
-        defer { for server in [without, with] { _ = server.end() } }
-        var ratios: [Double] = [], rates: [Double] = []
-        for pair in 0...pairs {
-            let order = pair % 2 == 0 ? [without, with] : [with, without]
-            var rate: [Int: Double] = [:]
-            for server in order { rate[server.port] = try load(server, pair == 0 ? 2 : seconds) }
-            // The first pair warms up.
-            guard pair > 0 else { continue }
-            ratios.append(rate[with.port]! / rate[without.port]!)
-            rates.append(rate[without.port]!)
-            print(String(format: "# %.0f with, %.0f without", rate[with.port]!, rate[without.port]!))
+        // All run all the time; the load alternates.
+        let servers = try [Budgets.none, .empty, .limit].map { try Server($0, plimsoll: plimsoll, limit: nil) }
+        defer { for server in servers { _ = server.end() } }
+        var rates: [[Double]] = []
+        for turn in 0...turns {
+            let order = turn % 2 == 0 ? servers.indices.reversed() : Array(servers.indices)
+            var rate = [Double](repeating: 0, count: servers.count)
+            for index in order { rate[index] = try load(servers[index], seconds) }
+            // The first turn warms up.
+            guard turn > 0 else { continue }
+            rates.append(rate)
+            print(String(format: "# %.0f without, %.0f with an empty middleware, %.0f with", rate[0], rate[1], rate[2]))
         }
-        figure("budget.throughput", median(ratios), "ratio")
-        figure("budget.throughput-without", median(rates), "requests_a_second")
+        figure("budget.throughput", median(rates.map { $0[2] / $0[0] }), "ratio")
+        figure("budget.throughput-empty", median(rates.map { $0[1] / $0[0] }), "ratio")
+        figure("budget.throughput-without", median(rates.map { $0[0] }), "requests_a_second")
     }
 
     private func load(_ server: Server, _ seconds: Int) throws -> Double {
