@@ -68,8 +68,7 @@ package final class BackgroundScope: Sendable {
         let handler: CheckedContinuation<ExpirationReason?, Never>?? = state.withLock { state in
             guard state.reason == nil, !state.isOver else { return nil }
             state.reason = reason
-            defer { state.waitingHandler = nil }
-            return .some(state.waitingHandler)
+            return .some(exchange(&state.waitingHandler, nil))
         }
         guard let handler else { return }
         handler?.resume(returning: reason)
@@ -85,8 +84,7 @@ package final class BackgroundScope: Sendable {
                     state.waitingScope = continuation
                     return (true, nil as CheckedContinuation<ExpirationReason?, Never>?)
                 }
-                defer { state.waitingHandler = nil }
-                return (false, state.waitingHandler)
+                return (false, exchange(&state.waitingHandler, nil))
             }
             handler?.resume(returning: nil)
             if !waits { continuation.resume() }

@@ -89,7 +89,16 @@ package final class BackgroundTaskRegistry: Sendable {
 
     func addRoom(_ count: Int) { room.wrappingAdd(count, ordering: .relaxed) }
 
-    package func listen(_ change: (inout Listeners) -> Void) { listeners.withLock { change(&$0) } }
+    package func listen(_ change: (inout Listeners) -> Void) {
+        // Replaced listeners are released after the lock.
+        let former = listeners.withLock { listeners in
+            let former = listeners
+            change(&listeners)
+            return former
+        }
+        withExtendedLifetime(former) {}
+    }
+
     func notify(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
     func notifyGivenUp(_ reason: ExpirationReason, _ names: [String]) {
         listeners.withLock { $0.whenGivenUp }?(reason, names)

@@ -17,6 +17,8 @@ struct DeferredQueue {
     enum Outcome { case finished, unfinished, refused }
 
     private var asks: [String: Ask] = [:]
+    /// Ids that this run has scheduled, cancelled or taken over. As few as the works.
+    private var known: Set<String> = []
     private var order: UInt64 = 0
 
     private static let firstRetry = Duration.seconds(30)
@@ -27,11 +29,15 @@ struct DeferredQueue {
 
     mutating func ask(_ id: String, after delay: Duration, _ level: PressureLevel, now: Duration, wall: Duration) {
         order += 1
+        known.insert(id)
         asks[id] = Ask(id: id, order: order, due: now + delay, dueWall: wall + delay, delay: delay, level: level)
     }
 
     /// Removes the request. Returns true if there was one.
-    mutating func remove(_ id: String) -> Bool { asks.removeValue(forKey: id) != nil }
+    mutating func remove(_ id: String) -> Bool {
+        known.insert(id)
+        return asks.removeValue(forKey: id) != nil
+    }
 
     /// The requests by due time, then by the order of the requests.
     ///
@@ -56,10 +62,10 @@ struct DeferredQueue {
         asks[ask.id] = current
     }
 
-    /// Adds the requests of an earlier run. A changed time of day makes no request wait longer than its original
-    /// delay.
+    /// Adds the requests of an earlier run, except under known ids: the store may still hold a request that this run
+    /// has cancelled or finished. A changed time of day makes no request wait longer than its original delay.
     mutating func takeOver(_ old: [Ask], now: Duration, wall: Duration) {
-        for ask in old where asks[ask.id] == nil {
+        for ask in old where known.insert(ask.id).inserted {
             order += 1
             let left = min(max(.zero, ask.dueWall - wall), ask.delay)
             asks[ask.id] = Ask(

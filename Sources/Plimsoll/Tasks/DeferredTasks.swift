@@ -110,7 +110,8 @@ public final class DeferredTasks: Sendable {
         poll()
     }
 
-    /// Keeps requests in `store` from now on. Adopts the requests of an earlier run, unless already replaced.
+    /// Keeps requests in `store` from now on. Adopts the requests of an earlier run, except under ids that this run has
+    /// scheduled or cancelled.
     ///
     /// Requests that cannot be read stay as they are, and `store` is not used. A later call may succeed.
     ///

@@ -52,7 +52,11 @@ final class HandoverStore: Sendable {
 
     init(wall: @escaping @Sendable () -> Duration) { self.wall = wall }
 
-    func setSink(_ sink: @escaping Sink) { state.withLock { $0.sink = sink } }
+    func setSink(_ sink: @escaping Sink) {
+        // The former sink is released after the lock.
+        let former = state.withLock { exchange(&$0.sink, sink) }
+        withExtendedLifetime(former) {}
+    }
 
     /// Adds work with the payload `bytes`. Saves the work if there is a store, and offers the work if there is a
     /// sink.
@@ -94,8 +98,8 @@ final class HandoverStore: Sendable {
             if state.store != nil { state.accepted[id] = false }
             return state.store
         }
-        guard let store else { return }
-        store.save()
+        // If the write fails, the store still holds the work.
+        guard let store, store.save() == nil else { return }
         state.withLock { $0.accepted[id] = $0.reads == 0 ? nil : true }
     }
 
@@ -141,7 +145,8 @@ final class HandoverStore: Sendable {
         }
         guard let writer else { return problem }
         writer.move(to: store)
-        return problem ?? writer.save()
+        let unwritten = writer.save()
+        return problem ?? unwritten
     }
 
     private var encoded: [UInt8] {

@@ -288,6 +288,29 @@ import Testing
         #expect(next.deferred.persist(in: store) == nil && next.deferred.pending.map(\.id) == ["near", "far"])
     }
 
+    @Test func `a request that is cancelled while the store is read a second time does not come back`() {
+        let deferred = self.deferred
+        #expect(deferred.persist(in: store) == nil)
+        deferred.schedule("far", earliest: .seconds(3600))
+        #expect(deferred.persist(in: HookedStore(kept: store, onRead: { deferred.cancel("far") })) == nil)
+        #expect(deferred.pending.isEmpty)
+        // Lets go of the hook, which refers to the requests.
+        #expect(deferred.persist(in: store) == nil && deferred.pending.isEmpty)
+        let next = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        #expect(next.deferred.persist(in: store) == nil && next.deferred.pending.isEmpty)
+    }
+
+    @Test func `a request whose cancellation could not be written does not come back when the store is set again`() {
+        #expect(deferred.persist(in: store) == nil)
+        deferred.schedule("far", earliest: .seconds(3600))
+        store.fail(with: Broken())
+        deferred.cancel("far")
+        store.fail(with: nil)
+        #expect(deferred.persist(in: store) == nil && deferred.pending.isEmpty)
+        let next = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        #expect(next.deferred.persist(in: store) == nil && next.deferred.pending.isEmpty)
+    }
+
     @Test(.needsLinux) func `a request that is being written while the store is set a second time is not the last word`() async {
         let gate = Blockade(), isArmed = Atomic(false), ended = Log<String>(), threads = Log<Int32>()
         let deferred = self.deferred

@@ -290,6 +290,24 @@ import Testing
         #expect(alarms.pending == 0)
     }
 
+    @Test func `a listener that is replaced is released after the lock, so that its end may use the registry`() {
+        final class Captured: Sendable {
+            let registry: BackgroundTaskRegistry, ends: Counter
+            init(_ registry: BackgroundTaskRegistry, _ ends: Counter) { (self.registry, self.ends) = (registry, ends) }
+            deinit { ends.add(registry.timeIsNeeded == nil ? 1 : 100) }
+        }
+        let registry = registry(), ends = Counter()
+        defer { registry.detach() }
+        func setCapturingListener() {
+            let captured = Captured(registry, ends)
+            registry.listen { $0.whenTimeIsNeeded = { _ in withExtendedLifetime(captured) {} } }
+        }
+        setCapturingListener()
+        #expect(ends.value == 0)
+        registry.listen { $0.whenTimeIsNeeded = nil }
+        #expect(ends.value == 1)
+    }
+
     @Test func `a shutdown names the eight oldest of the tasks asked to stop, and none if none runs`() {
         for (count, named) in [(0, 0), (1, 1), (8, 8), (10, 8)] {
             let registry = registry(), names = Log<[String]>(), counts = Log<Int>()

@@ -35,6 +35,17 @@ import Testing
         }
     }
 
+    @Test func `no request is taken over under an id that this run has asked for or cancelled`() throws {
+        var first = DeferredQueue(), queue = DeferredQueue()
+        for id in ["done", "cancelled", "left"] { first.ask(id, after: s(60), .normal, now: .zero, wall: .zero) }
+        let old = try DeferredQueue.decode(first.encoded)
+        queue.ask("done", after: .zero, .normal, now: .zero, wall: .zero)
+        let ask = try #require(queue.inOrder.first), wasThere = queue.remove("cancelled")
+        queue.ended(ask, .finished, now: .zero, wall: .zero)
+        queue.takeOver(old, now: .zero, wall: .zero)
+        #expect(!wasThere && queue.inOrder.map(\.id) == ["left"])
+    }
+
     @Test func `a run that was refused is tried after a second, and one that did not finish after a longer time`() throws {
         var queue = DeferredQueue()
         queue.ask("job", after: s(60), .normal, now: .zero, wall: .zero)

@@ -82,6 +82,43 @@ import Testing
         #expect(second.persist(in: store) == nil && second.claim().isEmpty)
     }
 
+    @Test func `work whose acceptance could not be written does not come back when the store is set again`() throws {
+        struct Full: Error {}
+        let first = run(at: 100), second = run(at: 200)
+        #expect(first.persist(in: store) == nil && first.take("upload", [1], for: nil) == nil)
+        let work = try #require(first.claim().first)
+        store.fail(with: Full())
+        work.accept()
+        store.fail(with: nil)
+        #expect(first.persist(in: store) == nil && first.claim().isEmpty)
+        #expect(second.persist(in: store) == nil && second.claim().isEmpty)
+    }
+
+    @Test func `work goes to a store whose content was set aside, too`() throws {
+        let first = run(at: 100), second = run(at: 200)
+        #expect(first.take("upload", [1], for: nil) != nil, "in memory only")
+        try store.write(StateName.handovers, [1, 2])
+        #expect(first.persist(in: store)?.contains("set aside") == true)
+        #expect(second.persist(in: store) == nil && second.claim().map(\.bytes) == [[1]])
+    }
+
+    @Test func `a sink that is replaced is released after the lock, so that its end may use the store`() {
+        final class Captured: Sendable {
+            let handovers: HandoverStore, ends: Counter
+            init(_ handovers: HandoverStore, _ ends: Counter) { (self.handovers, self.ends) = (handovers, ends) }
+            deinit { ends.add(1 + handovers.claim().count) }
+        }
+        let handovers = run(at: 100), ends = Counter()
+        func setCapturingSink() {
+            let captured = Captured(handovers, ends)
+            handovers.setSink { _ in withExtendedLifetime(captured) {} }
+        }
+        setCapturingSink()
+        #expect(ends.value == 0)
+        handovers.setSink { _ in }
+        #expect(ends.value == 1)
+    }
+
     @Test func `work goes to the store that was set last`() {
         let first = run(at: 100), second = run(at: 200), other = MemoryStateStore()
         #expect(first.persist(in: store) == nil && first.take("upload", [1], for: nil) == nil)
