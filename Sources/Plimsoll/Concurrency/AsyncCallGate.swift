@@ -23,6 +23,9 @@ package final class AsyncCallGate: Sendable {
     /// True if the current task runs within a handler.
     package static var isInside: Bool { !entered.isEmpty }
 
+    /// True if the current task runs within a call through this gate.
+    package var isEntered: Bool { Self.entered.contains(ObjectIdentifier(self)) }
+
     /// Runs `body` as if outside any handler. For a task that was created in a handler but outlives the handler.
     package static func outside(_ body: () async -> Void) async { await $entered.withValue([], operation: body) }
 
@@ -44,7 +47,7 @@ package final class AsyncCallGate: Sendable {
     }
 
     package func close() {
-        let isInside = Self.entered.contains(ObjectIdentifier(self))
+        let isInside = isEntered
         let parker: Parker? = state.withLock { state in
             state.isClosed = true
             guard state.calls > 0, !isInside else { return nil }

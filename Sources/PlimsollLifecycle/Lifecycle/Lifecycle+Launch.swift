@@ -43,9 +43,9 @@ extension Lifecycle {
             throw LifecycleError(
                 "cannot launch(into: \(target)) because the process has launched already; call launch once")
         }
-        let wasBegun = launching.withLock { $0.hasBegun }
-        await beginLaunch(into: target).value
-        if wasBegun { return try await reconcile(.launch) { $0.isInBackground = target == .background } }
+        let (task, isNew) = beginLaunch(into: target)
+        await task.value
+        if !isNew { return try await reconcile(.launch) { $0.isInBackground = target == .background } }
         return launching.withLock { $0.report } ?? LifecycleReport(target: state)
     }
 
@@ -109,14 +109,14 @@ extension Lifecycle {
     public func refuseWork() { launching.withLock { $0.refusesWork = true } }
 
     /// Launches the process into the foreground unless a launch has begun.
-    func launchIfNeeded() async { await beginLaunch(into: .active).value }
+    func launchIfNeeded() async { await beginLaunch(into: .active).task.value }
 
-    private func beginLaunch(into target: LifecycleState) -> Task<Void, Never> {
+    private func beginLaunch(into target: LifecycleState) -> (task: Task<Void, Never>, isNew: Bool) {
         launching.withLock { launching in
-            if let task = launching.task { return task }
+            if let task = launching.task { return (task, false) }
             let task = threads.run { await self.performLaunch(into: target) }
             launching.task = task
-            return task
+            return (task, true)
         }
     }
 

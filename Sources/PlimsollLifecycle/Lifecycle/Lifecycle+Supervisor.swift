@@ -61,14 +61,18 @@ extension Lifecycle {
 
     /// Saves all preserved state that has changed, on the manager's threads.
     ///
-    /// In the background, also erases secrets that came back, once no live task may use them (C46).
+    /// In the background, also releases the stores' locks (C48), and erases secrets that came back, once no live task
+    /// may use them (C46).
     ///
     /// - Returns: The items that were not saved within `limit`, each with the reason.
     package func checkpoint(within limit: Duration) async -> [PreservationFailure] {
         await withCheckedContinuation { done in
             threads.run { () -> Void in
                 let failures = self.preservation.checkpoint(within: limit)
-                if self.state == .background, !self.tasks.hasLiveTasks { _ = self.scrub.run(.wake) }
+                if self.state == .background {
+                    if failures.isEmpty { self.preservation.relinquish() }
+                    if !self.tasks.hasLiveTasks { _ = self.scrub.run(.wake) }
+                }
                 done.resume(returning: failures)
             }
         }

@@ -249,9 +249,10 @@ public final class Lifecycle: Sendable, JoinsManager {
             return LifecycleReport(target: desired.withLock { $0.process }, isSuperseded: true)
         }
         await launchIfNeeded()
-        let isOver = desired.withLock { desired in
-            defer { change(&desired) }
-            return desired.isTerminating
+        let (isOver, wanted) = desired.withLock { desired in
+            let isOver = desired.isTerminating
+            change(&desired)
+            return (isOver, desired.process)
         }
         if isOver, !endsTheLife {
             throw LifecycleError(
@@ -261,7 +262,9 @@ public final class Lifecycle: Sendable, JoinsManager {
         let budget = budget ?? policy.backgroundDeadline
         let aim: @Sendable () -> LifecycleState = { self.desired.withLock { $0.process } }
         if aim() < state { await reconcileScenes(cause, within: budget) }
-        let report = try await unit.engine.request(cause, within: budget, aim)
+        var report = try await unit.engine.request(cause, within: budget, aim)
+        // Another state was requested before this request came to the engine.
+        if report.target != wanted { report.isSuperseded = true }
         if aim() >= .inactive, scenesByID.withLock({ !$0.isEmpty }) {
             // Another request may have taken over the way up, and the process is not there yet.
             try? await followScenes(cause, upTo: aim)

@@ -19,7 +19,8 @@ final class LifecycleEngine: Sendable {
         var deadline: Duration?
         var isBusy = false
         var isTerminated = false
-        /// True if no handler overran or failed on the current way, across all requests that shared the way.
+        /// True if no handler overran or failed since the engine last rested or took a step up, whatever was requested
+        /// meanwhile.
         var isClean = true
         /// The value of `isClean` on arrival in the background or at termination. `nil` as soon as another step
         /// begins.
@@ -93,6 +94,9 @@ final class LifecycleEngine: Sendable {
 
     /// The desired state: the state that the unit moves toward, or is in.
     var target: LifecycleState { state.withLock { $0.target } }
+
+    /// True while a step or the way back from a gap is in progress.
+    var isBusy: Bool { state.withLock { $0.isBusy } }
 
     /// The number of requests that wait for completion. For tests.
     var waiting: Int { state.withLock { $0.waiters.count } }
@@ -180,13 +184,12 @@ final class LifecycleEngine: Sendable {
         guard !state.isTerminated, let to = LifecycleMachine.step(from: state.machine.state, toward: state.target),
             let transition = try? state.machine.take(to, cause: state.cause, at: now)
         else {
-            state.isBusy = false
+            (state.isBusy, state.isClean) = (false, true)
             return .rest
         }
         // On the way down, publish the new state first: no thread may believe that the old state still holds. On the
         // way up, publish when all is ready.
         if transition.isDescent { stateBits.store(to.rawValue, ordering: .releasing) }
-        if state.deadline == nil { state.isClean = true }
         state.arrival = nil
         let deadline = state.deadline ?? now + state.budget
         state.deadline = deadline
@@ -207,6 +210,7 @@ final class LifecycleEngine: Sendable {
         state.withLock { state in
             for index in state.waiters.indices { state.waiters[index].report.transitions.append(transition) }
             if transition.to == .background || transition.to == .notRunning { state.arrival = state.isClean }
+            if !transition.isDescent { state.isClean = true }
         }
         onStep(transition)
     }

@@ -42,13 +42,28 @@ final class LifecycleObservers: Sendable {
 
     private struct State {
         var observers: [Observer] = []
+        /// True if the last step that called `resign` led away from the front. A late observer follows these two.
+        var hasResigned = true
+        /// True if the last step that called `retreat` led into the background.
+        var hasRetreated = false
         var hooks = [[Hook]](repeating: [], count: Occasion.allCases.count)
     }
 
     private let state = Mutex(State())
+    /// Marks the handlers of this unit. Never closed.
+    private let gate = AsyncCallGate()
 
+    /// True if the current task runs within a handler of this unit.
+    var areEntered: Bool { gate.isEntered }
+
+    /// Adds an observer, which counts as having taken the steps so far. The observer takes part in a step in progress
+    /// unless the handlers of the step were listed before.
     func add(_ observer: Observer) -> Registration {
-        state.withLock { $0.observers.append(observer) }
+        state.withLock { state in
+            observer.resign.assume(isDone: state.hasResigned)
+            observer.retreat.assume(isDone: state.hasRetreated)
+            state.observers.append(observer)
+        }
         return Registration(close: observer.gate.close) { [weak self] in
             let removed = self?.state.withLock { $0.observers.remove(identicalTo: observer) }
             withExtendedLifetime(removed) {}
@@ -67,13 +82,13 @@ final class LifecycleObservers: Sendable {
     func handlers(for transition: LifecycleTransition, _ context: LifecycleContext) -> (FanOut.Order, [FanOut.Handler])
     {
         switch (transition.from, transition.to) {
-        case (.active, .inactive): return (.forward, pairs(\.resign, to: true, context))
-        case (.inactive, .background): return (.forward, pairs(\.retreat, to: true, context))
-        case (.background, .inactive): return (.reverse, pairs(\.retreat, to: false, context))
-        case (.inactive, .active): return (.reverse, pairs(\.resign, to: false, context))
+        case (.active, .inactive): return (.forward, pairs(\.resign, \.hasResigned, to: true, context))
+        case (.inactive, .background): return (.forward, pairs(\.retreat, \.hasRetreated, to: true, context))
+        case (.background, .inactive): return (.reverse, pairs(\.retreat, \.hasRetreated, to: false, context))
+        case (.inactive, .active): return (.reverse, pairs(\.resign, \.hasResigned, to: false, context))
         case (.notRunning, .background):
             // No foreground work was set up, so leaving the background is still to come (C16).
-            for observer in state.withLock({ $0.observers }) { observer.retreat.assume(isDone: true) }
+            for observer in observers(\.hasRetreated, true) { observer.retreat.assume(isDone: true) }
             return (.forward, [])
         case (.suspended, .background): return (.forward, hooks(.resume, context))
         case (_, .notRunning): return (.forward, hooks(.terminate, context))
@@ -83,19 +98,30 @@ final class LifecycleObservers: Sendable {
 
     func hooks(_ occasion: Occasion, _ context: LifecycleContext) -> [FanOut.Handler] {
         state.withLock { $0.hooks[occasion.rawValue] }.map { hook in
-            FanOut.Handler(name: hook.name, origin: hook.origin) {
-                try await hook.gate.call { try await hook.body(context) }
+            FanOut.Handler(name: hook.name, origin: hook.origin) { [gate] in
+                try await gate.call { try await hook.gate.call { try await hook.body(context) } }
             }
         }
     }
 
     private func pairs(
-        _ pair: any KeyPath<Observer, UndoPair> & Sendable, to isWanted: Bool, _ context: LifecycleContext
+        _ pair: any KeyPath<Observer, UndoPair> & Sendable, _ mark: WritableKeyPath<State, Bool>, to isWanted: Bool,
+        _ context: LifecycleContext
     ) -> [FanOut.Handler] {
-        state.withLock { $0.observers }.filter { !$0[keyPath: pair].isEmpty }.map { observer in
-            FanOut.Handler(name: observer.name, origin: observer.origin) {
-                try await observer.gate.call { try await observer[keyPath: pair].move(to: isWanted, context) }
+        observers(mark, isWanted).filter { !$0[keyPath: pair].isEmpty }.map { observer in
+            FanOut.Handler(name: observer.name, origin: observer.origin) { [gate] in
+                try await gate.call {
+                    try await observer.gate.call { try await observer[keyPath: pair].move(to: isWanted, context) }
+                }
             }
+        }
+    }
+
+    /// Returns the observers to call, and sets `mark` for observers that come later.
+    private func observers(_ mark: WritableKeyPath<State, Bool>, _ isDone: Bool) -> [Observer] {
+        state.withLock { state in
+            state[keyPath: mark] = isDone
+            return state.observers
         }
     }
 }

@@ -6,6 +6,9 @@ struct LifecycleUnit: Sendable {
     let engine: LifecycleEngine
     let observers: LifecycleObservers
 
+    /// True if a step in progress may wait for the current task, which runs within a handler of this unit.
+    var mayAwaitCaller: Bool { observers.areEntered && engine.isBusy }
+
     /// The stages around the observers of a step.
     struct Surroundings: Sendable {
         /// The stages before the observers of a step.
@@ -52,16 +55,15 @@ struct LifecycleUnit: Sendable {
             onStep: onStep)
     }
 
-    /// Adds action and inverse pairs. A late observer counts as having taken the steps that led to the current state.
+    /// Adds action and inverse pairs.
     func observe(
         _ name: String, _ origin: String, onInactive: UndoPair.Step?, onActive: UndoPair.Step?,
         onBackground: UndoPair.Step?,
         onForeground: UndoPair.Step?
     ) -> Registration {
-        let state = engine.current
-        return observers.add(
+        observers.add(
             LifecycleObservers.Observer(
-                name, origin, resign: UndoPair(onInactive, onActive, isDone: state < .active),
-                retreat: UndoPair(onBackground, onForeground, isDone: state == .background || state == .suspended)))
+                name, origin, resign: UndoPair(onInactive, onActive, isDone: true),
+                retreat: UndoPair(onBackground, onForeground, isDone: false)))
     }
 }

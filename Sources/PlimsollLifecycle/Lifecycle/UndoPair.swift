@@ -30,18 +30,24 @@ final class UndoPair: Sendable {
     /// Sets the done state without a call: there was nothing to undo in the first place.
     func assume(isDone: Bool) { state.withLock { if !$0.isBusy { ($0.isDone, $0.isWanted) = (isDone, isDone) } } }
 
-    /// Runs the action or the inverse. Returns at once if another task is running the pair; that task then performs
-    /// the latest request.
+    /// Runs the action or the inverse. Ends at once if another task is running the pair; that task then performs the
+    /// latest request.
     ///
     /// - Throws: The error of the step; of several steps, the last error. An action that throws counts as not done, an
-    ///   inverse that throws as undone.
+    ///   inverse that throws as undone. `LifecycleError` if the action is left to another task: nobody may count on an
+    ///   action that is not done.
     func move(to isWanted: Bool, _ context: LifecycleContext) async throws {
-        let goes = state.withLock { state in
+        let (goes, isLate) = state.withLock { state in
             state.isWanted = isWanted
             state.context = context
-            guard !state.isBusy, state.isDone != isWanted else { return false }
-            state.isBusy = true
-            return true
+            let goes = !state.isBusy && state.isDone != isWanted, isLate = state.isBusy && isWanted
+            if goes { state.isBusy = true }
+            return (goes, isLate)
+        }
+        if isLate {
+            throw LifecycleError(
+                "cannot wait for the handler because a call of an earlier step has not returned; return by the deadline"
+            )
         }
         guard goes else { return }
         var (isDoing, context) = (isWanted, context)

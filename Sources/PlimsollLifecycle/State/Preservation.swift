@@ -65,10 +65,12 @@ final class Preservation: Sendable {
 
     /// Counts launches in `store` instead of the store of the state registered first.
     func countLaunches(in store: any StateStore, limit: Int) {
-        state.withLock { state in
+        let former = state.withLock { state in
             state.launchLimit = limit
-            state.ledger = LaunchLedger(store: store, limit: limit)
+            return exchange(&state.ledger, LaunchLedger(store: store, limit: limit))
         }
+        // May hold the last reference to the application's store, which is released here, outside the lock.
+        withExtendedLifetime(former) {}
     }
 
     /// The end of the previous run; `nil` before `restore`.

@@ -135,6 +135,34 @@ import Testing
         #expect(key.isWiped)
     }
 
+    /// A store in memory that holds a lock from a write until `relinquish`.
+    private final class LockedStore: StateStore {
+        private let shelf = ShelfStore()
+        private let locked = Mutex(false)
+
+        var isLocked: Bool { locked.withLock { $0 } }
+        func write(_ name: String, _ bytes: [UInt8]) throws {
+            locked.withLock { $0 = true }
+            try shelf.write(name, bytes)
+        }
+        func read(_ name: String) throws -> [UInt8]? { try shelf.read(name) }
+        func remove(_ name: String) throws { try shelf.remove(name) }
+        func relinquish() { locked.withLock { $0 = false } }
+    }
+
+    @Test func `a further save in the background leaves no store locked`() async throws {
+        let store = LockedStore(), value = Counter(), lifecycle = lifecycle
+        lifecycle.preserve("value", in: store, snapshot: { [UInt8(value.value)] }, restore: { _ in })
+        try await lifecycle.launch()
+        #expect(store.isLocked)
+        try await lifecycle.enterBackground(cause: .supervisor)
+        #expect(!store.isLocked)
+        value.add(1)
+        #expect(await lifecycle.checkpoint(within: .seconds(5)).isEmpty)
+        #expect(try store.read("value")?.last == 1)
+        #expect(!store.isLocked)
+    }
+
     @Test func `C43 C46 a wake with an unsaved state has not arrived`() async throws {
         struct Full: Error {}
         let store = MemoryStateStore(), value = Counter()

@@ -279,6 +279,34 @@ import Testing
         #expect(seen.all.count == 100 && Set(seen.all).count == 100)
     }
 
+    @Test func `no delivery of activations starts while as many hang as one makes at once, until one of them ends`()
+        async throws
+    {
+        let inbox = ActivationInbox(), width = FanOut.Order.forward.width
+        let starts = Counter(), seen = Log<String>(), hanging = Log<CheckedContinuation<Void, Never>>()
+        inbox.connect { starts.add(1) }
+        _ = inbox.add("links") { name, _ in
+            if name == "hangs" { await withCheckedContinuation { hanging.add($0) } }
+            seen.add(name)
+        }
+        for name in Array(repeating: "hangs", count: width) + ["waits"] {
+            #expect(inbox.post(ActivationRequest(name: name, payload: [])))
+        }
+        let calls = inbox.take()
+        let delivery = calls.prefix(width).map { call in Task { try await call.body() } }
+        await until("all calls hang") { hanging.all.count == width }
+        inbox.putBack(calls.suffix(1))
+        #expect(starts.value == 0)
+        let held = hanging.all
+        held.first?.resume()
+        await until("a delivery starts") { starts.value > 0 }
+        #expect(seen.all == ["hangs"])
+        for call in inbox.take() { try await call.body() }
+        for call in held.dropFirst() { call.resume() }
+        for call in delivery { try await call.value }
+        #expect(seen.all.count == width + 1 && seen.all[1] == "waits" && starts.value == 1)
+    }
+
     @Test func `in seeded storms of requests each of a thousand observers is done exactly as often as undone`() async throws {
         let seed = UInt64.random(in: .min ... .max)
         print("seed \(seed)")

@@ -74,6 +74,32 @@ import Testing
         #expect(engine.arrival == false && engine.current == .notRunning)
     }
 
+    @Test func `a failure on the way to the background counts there, whatever was requested meanwhile`() async throws {
+        let latch = Latch(), entered = Counter()
+        let stage: LifecycleEngine.Stage = { context in
+            guard context.from == .active else { return FanOut.Outcome() }
+            entered.add(1)
+            await latch.wait()
+            return FanOut.Outcome(failures: ["not closed"])
+        }
+        let engine = LifecycleEngine(
+            Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper)), HandlerThreads(),
+            stages: { _ in [stage] }, afterGap: { _ in true }, onStep: { _ in })
+        func ask(_ target: LifecycleState) -> Task<LifecycleReport, any Error> {
+            Task { try await engine.request(.operator, within: .seconds(7)) { target } }
+        }
+        _ = try await ask(.active).value
+        let first = ask(.background)
+        await until("the first step is under way") { entered.value == 1 }
+        let back = ask(.active)
+        await until("the way back is wanted") { engine.target == .active }
+        let again = ask(.background)
+        await until("the background is wanted again") { engine.target == .background }
+        latch.open()
+        _ = try await (first.value, back.value, again.value)
+        #expect(engine.current == .background && engine.arrival == false)
+    }
+
     @Test func `work saved again in the background counts only if the first save counted`() async throws {
         let engine = engine, calls = Log<Bool?>()
         try await request(.active)

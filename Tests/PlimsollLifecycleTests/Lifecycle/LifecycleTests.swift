@@ -219,6 +219,25 @@ import Testing
         await until { lifecycle.state == .active }
     }
 
+    @Test func `an observer that a handler on the way up registers takes part in every later step`() async throws {
+        let lifecycle = lifecycle, log = stage.log, children = Counter()
+        lifecycle.observe(
+            "parent",
+            onForeground: { _ in
+                guard children.value == 0 else { return }
+                children.add(1)
+                lifecycle.observe(
+                    "child", onInactive: { _ in log.add("inactive") }, onActive: { _ in log.add("active") },
+                    onBackground: { _ in log.add("background") }, onForeground: { _ in log.add("foreground") })
+            })
+        try await lifecycle.launch()
+        for _ in 0..<2 {
+            try await lifecycle.enterBackground(cause: .idle)
+            try await lifecycle.enterForeground(cause: .idle)
+        }
+        #expect(log.all == ["active", "inactive", "background", "foreground", "active"])
+    }
+
     @Test func `T1 a cancelled observer is never called again, and may cancel from the callback`() async throws {
         let registration = stage.observe("gone")
         let box = Mutex<Registration?>(nil)

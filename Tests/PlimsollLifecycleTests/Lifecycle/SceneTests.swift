@@ -195,6 +195,88 @@ import Testing
         #expect(lifecycle.reports.allSatisfy { $0.overran.isEmpty }, "\(lifecycle.reports)")
     }
 
+    @Test func `a handler of the process that asks for a scene which another task connects does not hold up the step`() async throws {
+        lifecycle.policy.sceneSuspendsAfter = nil
+        let a = await connect("a"), lifecycle = lifecycle, reports = Log<LifecycleReport>()
+        lifecycle.observe(
+            "process",
+            onBackground: { _ in
+                // As another task does, which then waits for the process.
+                await AsyncCallGate.outside { _ = lifecycle.connectScene("b", reason: .userRequest) }
+                guard let b = lifecycle.scenes.last else { return }
+                reports.add(try await b.enterForeground(cause: .operator))
+            })
+        _ = try await stage.whileTimePasses { try await a.enterBackground(cause: .idle) }
+        await until("the new scene is in front") { lifecycle.scenes.last?.state == .active }
+        #expect(reports.all.map(\.isSuperseded) == [true])
+        #expect(lifecycle.reports.allSatisfy { $0.overran.isEmpty }, "\(lifecycle.reports)")
+    }
+
+    @Test func `a handler of a scene that asks for a state of that scene does not hold up the step`() async throws {
+        lifecycle.policy.sceneSuspendsAfter = nil
+        let a = await connect("a"), reports = Log<LifecycleReport>()
+        a.observe(
+            "bouncer",
+            onBackground: { [weak a] _ in
+                guard let a else { return }
+                reports.add(try await a.suspend(cause: .idle))
+            })
+        let report = try await stage.whileTimePasses { try await a.enterBackground(cause: .idle) }
+        await until("the scene is suspended") { a.state == .suspended }
+        #expect(reports.all.map(\.isSuperseded) == [true] && report.overran.isEmpty, "\(report)")
+    }
+
+    @Test func `a scene whose way up was decided before the process went down waits for the process`() async throws {
+        let a = await connect("a"), lifecycle = lifecycle, release = Blockade()
+        try await a.enterBackground(cause: .idle)
+        lifecycle.observe("process", onForeground: { _ in release.wait() })
+        let whole = Task { try await a.enterForeground(cause: .operator) }
+        await until("the process is on the way to the front") { release.count == 1 }
+        // The second half of a request. Its first half found the process in front, before the process went down.
+        let late = Task { try await a.follow(.operator, within: .seconds(5)) }
+        // A scene that does not wait for the process would be in front.
+        await until("the scene waits") { lifecycle.unit.engine.waiting == 2 || a.state == .active }
+        #expect(a.state == .background && lifecycle.state == .background)
+        release.open()
+        _ = try await (whole.value, late.value)
+        #expect(a.state == .active && lifecycle.state == .active)
+    }
+
+    @Test func `a request for the process that another one overtakes while scenes go down is superseded`() async throws {
+        let a = await connect("a"), lifecycle = lifecycle, release = Blockade()
+        a.observe("slow", onBackground: { _ in release.wait() })
+        let first = Task { try await lifecycle.enterBackground(cause: .operator) }
+        await until("the scene is on the way") { release.count == 1 }
+        let second = Task { try await lifecycle.enterForeground(cause: .operator) }
+        await until("the scene is called back") { a.unit.engine.target == .active }
+        release.open()
+        let (down, up) = try await (first.value, second.value)
+        #expect(down.isSuperseded && !up.isSuperseded && a.state == .active && lifecycle.state == .active)
+    }
+
+    @Test func `a hold before the launch leaves the first step to the launch`() async throws {
+        stage.observe("process")
+        let hold = lifecycle.hold(.inactive)
+        await until("the hold is followed") { stage.manager.parts.threads.busy == 0 }
+        #expect(lifecycle.state == .notRunning && stage.log.all.isEmpty)
+        try await lifecycle.launch()
+        #expect(lifecycle.state == .active && stage.log.all == ["process active"])
+        hold.cancel()
+    }
+
+    @Test func `a scene that is disconnected before the first step leaves no cache behind, and begins no task`() async throws {
+        let lifecycle = lifecycle, manager = stage.manager, release = Blockade()
+        lifecycle.observeLaunch("slow", willRestore: { release.wait() })
+        let cache = PurgeableCache<Int, [UInt8]>("a's", cost: { _, value in value.count })
+        let a = lifecycle.connectScene("a", reason: .userRequest) { scene in scene.register(cache) }
+        await until("the launch is under way") { release.count == 1 }
+        await a.disconnect(cause: .operator)
+        #expect(lifecycle.scenes.isEmpty && lifecycle.state == .notRunning)
+        release.open()
+        await a.connected()
+        #expect(manager.parts.purgeables.snapshot.allSatisfy { $0.name != "a's" } && !a.tasks.mayBegin)
+    }
+
     @Test func `C94 a hold keeps the process active without a foreground scene`() async throws {
         let a = await connect("a")
         let hold = lifecycle.hold(.inactive)

@@ -96,12 +96,25 @@ import Testing
         let first = context(1)
         let task = Task { try await pair.move(to: false, first) }
         await until("the inverse is under way") { calls.all == ["inverse 1"] }
-        try await pair.move(to: true, context(2))
+        // Left to the task that runs the inverse.
+        await #expect(throws: LifecycleError.self) { try await pair.move(to: true, context(2)) }
         latch.open()
         await #expect(throws: Broken.self) { try await task.value }
         try await pair.move(to: true, context(3))
         try await pair.move(to: false, context(4))
         #expect(calls.all == ["inverse 1", "action 2", "inverse 4"])
+    }
+
+    @Test func `a way into the background does not count while a handler of an earlier way still runs`() async throws {
+        let release = Blockade(), lifecycle = stage.lifecycle
+        lifecycle.observe("hanging", onBackground: { _ in release.wait() })
+        try await lifecycle.launch()
+        _ = try await stage.whileTimePasses(beside: release) { try await lifecycle.enterBackground(cause: .operator) }
+        #expect(lifecycle.arrival == false)
+        try await lifecycle.enterForeground(cause: .operator)
+        let again = try await lifecycle.enterBackground(cause: .operator)
+        #expect(again.failures.contains { $0.hasPrefix("hanging: ") } && lifecycle.arrival == false, "\(again)")
+        release.open()
     }
 
     @Test func `a pair is empty without an action and an inverse`() {

@@ -127,6 +127,32 @@ import Testing
         func remove(_ name: String) throws {}
     }
 
+    /// An empty store that calls a closure when released.
+    private final class LeavingStore: StateStore {
+        private let onEnd: @Sendable () -> Void
+
+        init(_ onEnd: @escaping @Sendable () -> Void) { self.onEnd = onEnd }
+        deinit { onEnd() }
+        func write(_ name: String, _ bytes: [UInt8]) throws {}
+        func read(_ name: String) throws -> [UInt8]? { nil }
+        func remove(_ name: String) throws {}
+    }
+
+    @Test func `a store that no longer counts launches is released outside the lock`() async {
+        let lifecycle = process(), reads = Counter()
+        lifecycle.countLaunches(
+            in: LeavingStore {
+                // Another thread, which cannot read while this one holds the lock.
+                lifecycle.threads.run { () -> Void in
+                    _ = lifecycle.previousRun
+                    reads.add(1)
+                }
+                blockUntil("the other thread has read") { reads.value == 1 }
+            })
+        await onThread { lifecycle.countLaunches(in: MemoryStateStore()) }
+        #expect(reads.value == 1)
+    }
+
     @Test func `an uncounted launch goes on and reports the problem`() {
         struct Full: Error {}
         let lifecycle = process()

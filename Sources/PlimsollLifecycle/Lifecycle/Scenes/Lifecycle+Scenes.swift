@@ -47,9 +47,14 @@ extension Lifecycle {
         let task = threads.run {
             await self.launchIfNeeded()
             // The new scene restores the state that the former one saves last.
-            await former?.disconnect(cause: .operator)
+            _ = try? await former?.follow(.operator, within: self.policy.backgroundDeadline)
             scene.restore()
-            _ = try? await scene.reconcile(.launch, within: self.policy.backgroundDeadline)
+            let report = try? await scene.reconcile(.launch, within: self.policy.backgroundDeadline)
+            // A scene that ends before the first step takes none in which to let go.
+            if let report, report.target == .notRunning, !report.isSuperseded {
+                scene.letGoOfAll()
+                scene.tasks.close()
+            }
         }
         scene.contents.withLock { $0.connecting = task }
         return scene
@@ -88,8 +93,8 @@ extension Lifecycle {
             let here = self.unit.engine.current
             return self.desired.withLock { $0.upheld(at: here) }
         }
-        // A termination ends the process itself, after the scenes.
-        while !desired.withLock({ $0.isTerminating }),
+        // A launch takes the first step itself, and a termination the last one, after the scenes.
+        while !desired.withLock({ $0.isTerminating }), unit.engine.target > .notRunning,
             unit.engine.current < min(needed(), aim()) || aim() != unit.engine.target
         {
             recordReport(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))

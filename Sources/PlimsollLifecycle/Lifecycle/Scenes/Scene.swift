@@ -189,7 +189,9 @@ public final class Scene: Sendable {
                 "cannot make scene \(id) \(wanted) (\(cause.rawValue)) because its disconnection was requested; connect a scene with that id again"
             )
         }
-        if wanted > .notRunning { await connected() }
+        // The connection waits for steps of the process and of the scene, and such a step for the handler that asks.
+        let isAwaited = unit.mayAwaitCaller || lifecycle.unit.mayAwaitCaller
+        if wanted > .notRunning, !isAwaited { await connected() }
         return try await reconcile(cause, within: lifecycle.policy.backgroundDeadline)
     }
 
@@ -206,10 +208,10 @@ public final class Scene: Sendable {
     /// Moves the scene to the desired state: after the process on the way up, before the process on the way down. The
     /// connecting task does this for a scene that is not ready.
     func reconcile(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
-        guard takesSteps else { return LifecycleReport(target: aim) }
+        guard takesSteps else { return LifecycleReport(target: aim, isSuperseded: true) }
         let rises = aim > state
-        if rises, AsyncCallGate.isInside, lifecycle.state < aim {
-            // The process goes first, and may be waiting for the handler that asks.
+        if unit.mayAwaitCaller || rises && AsyncCallGate.isInside && lifecycle.state < aim {
+            // The scene's own step, or the process, which goes first, may be waiting for the handler that asks.
             lifecycle.threads.run {
                 await AsyncCallGate.outside { _ = try? await self.reconcile(cause, within: budget) }
             }

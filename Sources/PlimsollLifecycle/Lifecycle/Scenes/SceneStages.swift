@@ -18,11 +18,21 @@ struct SceneStages: Sendable {
 
     var surroundings: LifecycleUnit.Surroundings {
         LifecycleUnit.Surroundings(
-            before: { transition in
-                // On the way up the process may not go below the scene from now on, whatever is requested meanwhile.
-                let rise = stage { scene.value?.stands(at: transition.to) }
-                return (transition.isDescent ? [] : [rise]) + before(transition)
-            }, after: after)
+            before: { transition in (transition.isDescent ? [] : [rise(to: transition.to)]) + before(transition) },
+            after: after)
+    }
+
+    /// Returns the first stage of a step up. From then on the process may not go below the scene, whatever is requested
+    /// meanwhile.
+    private func rise(to state: LifecycleState) -> LifecycleEngine.Stage {
+        { context in
+            guard let scene = scene.value else { return FanOut.Outcome() }
+            scene.stands(at: state)
+            // The process may have gone down since the step was requested, and goes first (C94).
+            let needed: @Sendable () -> LifecycleState = { min(state, scene.aim) }
+            if scene.lifecycle.state < needed() { try? await scene.lifecycle.followScenes(context.cause, upTo: needed) }
+            return FanOut.Outcome()
+        }
     }
 
     private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
