@@ -263,7 +263,8 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
                 case .remove: return (.absent, false)
                 case nil: break
                 }
-                guard !state.isStopped, state.reads.count < Self.mostReads, state.breaker.mayTry(at: now) else {
+                guard !state.isStopped, state.reads.count < Self.mostReads, state.breaker.retryIn(at: now) == .zero
+                else {
                     state.statistics.skipped += 1
                     return (.unknown, false)
                 }

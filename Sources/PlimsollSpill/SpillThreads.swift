@@ -141,10 +141,14 @@ extension SpillEngine {
     private func read() {
         var connection: (any SpillConnection)?
         while !isStopped {
-            let next: (number: UInt64, key: Key, generation: UInt64)? = state.withLock { state in
+            let now = time.elapsed()
+            let next: (number: UInt64, key: Key, generation: UInt64, mayTry: Bool)? = state.withLock { state in
                 while !state.readOrder.isEmpty {
                     let number = state.readOrder.removeFirst()
-                    if let read = state.reads[number] { return (number, read.key, state.generation) }
+                    guard let read = state.reads[number] else { continue }
+                    // Not when the look-up was queued: a change of the key drops a queued look-up, and a dropped probe
+                    // reports no result to the circuit breaker.
+                    return (number, read.key, state.generation, state.breaker.mayTry(at: now))
                 }
                 return nil
             }
@@ -152,7 +156,7 @@ extension SpillEngine {
                 reading.park()
                 continue
             }
-            answer(next.number, find(next.key, next.generation, &connection))
+            answer(next.number, next.mayTry ? find(next.key, next.generation, &connection) : nil)
         }
     }
 
@@ -187,14 +191,19 @@ extension SpillEngine {
         }
     }
 
-    private func answer(_ number: UInt64, _ found: Found) {
+    /// Answers a look-up with what the store has; `nil` if the store was not asked.
+    private func answer(_ number: UInt64, _ found: Found?) {
         let read = state.withLock { state -> Read? in
-            let read = state.reads.removeValue(forKey: number)
-            if read != nil, case .value = found { state.statistics.hits += 1 }
-            if read != nil, case .unknown = found { state.statistics.unanswered += 1 }
+            guard let read = state.reads.removeValue(forKey: number) else { return nil }
+            switch found {
+            case .value?: state.statistics.hits += 1
+            case .unknown?: state.statistics.unanswered += 1
+            case nil: state.statistics.skipped += 1
+            case .absent?, .expired?: break
+            }
             return read
         }
-        read?.waiting.resume(returning: found)
+        read?.waiting.resume(returning: found ?? .unknown)
     }
 
     // MARK: Time

@@ -146,6 +146,26 @@ import Testing
         #expect(cache.insert(40, forKey: 1) && cache.value(forKey: 1) == 40 && cache.byteCount == 100)
     }
 
+    @Test func `an insert beside pinned entries of several shards waits for what others have reserved`() {
+        let cache = cache(1000, shards: 4)
+        for key in 0..<600 {
+            cache.insert(1, forKey: key)
+            #expect(cache.pin(key))
+        }
+        #expect(cache.directory.shards == 2)
+        // As by inserts that have reserved room, and that have linked no entry yet.
+        cache.counters.total.pointee.wrappingAdd(200, ordering: .relaxed)
+        // Each attempt begins with another shard.
+        for _ in 0..<16 {
+            var room = CostReservation(wanted: 300)
+            var leaving = PurgeableCache<Int, Int>.Leaving()
+            let mayTryAgain = cache.evictElsewhere(&room, &leaving)
+            #expect(mayTryAgain && room.held == 0)
+        }
+        cache.counters.total.pointee.wrappingSubtract(200, ordering: .relaxed)
+        #expect(cache.byteCount == 600 && cache.pinnedCount == 600)
+    }
+
     @Test func `an insert that pinned entries leave no room for in memory evicts no other entry`() {
         let meter = ChargeMeter {}, cache = cache()
         _ = cache.attach(meter)

@@ -93,6 +93,18 @@ import Testing
         #expect(cache.statistics.evictions == 200 - kept.count)
     }
 
+    @Test func `listeners hear of an entry that leaves for another one of the same hash`() {
+        struct Poor: Hashable, VolatileStorable, BitwiseCopyable {
+            var number: Int
+            func hash(into hasher: inout Hasher) { hasher.combine(7) }
+        }
+        let cache = VolatileCache<Poor, Int>("poor"), left = Log<Int>()
+        cache.onRemoval { key, reason in if reason == .evicted { left.add(key.number) } }
+        for number in 0..<200 { cache.insert(number, forKey: Poor(number: number)) }
+        let gone = (0..<200).filter { cache.value(forKey: Poor(number: $0)) == nil }
+        #expect(!gone.isEmpty && left.all.sorted() == gone)
+    }
+
     @Test(.needsLinux, arguments: [64, 1000, 5000]) func `the index splits under many entries and no entry is lost`(size: Int) {
         let cache = VolatileCache<Int, [UInt8]>("many")
         let count = size == 64 ? 100_000 : 20_000

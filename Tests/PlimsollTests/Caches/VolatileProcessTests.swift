@@ -34,6 +34,36 @@ import Testing
         }
     }
 
+    @Test func `a forked child joins no load of the parent, and waits for no lock of the loads`() async {
+        await #expect(processExitsWith: .success) {
+            let cache = VolatileCache<Int, [UInt8]>("parent"), blockade = Blockade()
+            let isStarted = Thread.start("load") {
+                _ = try? cache.valueBlocking(forKey: 1) {
+                    blockade.wait()
+                    return [7]
+                }
+            }
+            guard isStarted, blockUntil("the load", { blockade.count == 1 }) else { exit(2) }
+            typealias Fork = @convention(c) () -> pid_t
+            guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
+            // The state during the fork is as if another thread were beginning a load.
+            let child = cache.loads.flights.withLock { _ -> pid_t in
+                let child = fork()
+                guard child == 0 else { return child }
+                // The alarm makes a hang a failure instead of an endless wait.
+                alarm(240)
+                guard (try? cache.valueBlocking(forKey: 1, orLoad: { [9] })) == [9] else { _exit(10) }
+                guard cache.removeValue(forKey: 1) == nil, cache.purge(tag: "all") == 0, !cache.insert([1], forKey: 1)
+                else { _exit(11) }
+                cache.removeAll()
+                _exit(0)
+            }
+            var status: Int32 = 0
+            guard waitpid(child, &status, 0) == child, status == 0 else { exit(status == 0 ? 4 : 5) }
+            exit(0)
+        }
+    }
+
     @Test(.needs(PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
     func `a cache under mlockall is an ordinary bounded cache, and reports that`() async {
         await #expect(processExitsWith: .success) {

@@ -125,7 +125,7 @@ extension PurgeableCache {
             return true
         }
         if counters.has(.pins), !mayFitBesidePins(room) { return false }
-        var count = 0, linked = 0
+        var count = 0
         // Shards above their share come first. If there is none, all shards are tried.
         for isFair in [true, false] {
             directory.forEach(from: counters.nextStart) { shard in
@@ -139,7 +139,6 @@ extension PurgeableCache {
                             discard(victim.slot, cost: victim.cost, .evicted, shard, &table, &leaving)
                         }
                     }
-                    if !isFair { linked &+= table.cost }
                 }
                 return isShort(room)
             }
@@ -152,9 +151,9 @@ extension PurgeableCache {
         giveUp(&room)
         room.attempts += 1
         guard held == 0 else { return true }
-        guard room.attempts < Self.mostAttempts, counters.total.pointee.load(ordering: .relaxed) > linked else {
-            return false
-        }
+        guard room.attempts < Self.mostAttempts,
+            counters.total.pointee.load(ordering: .relaxed) > sum({ $0.pinned.cost })
+        else { return false }
         // On another processor nothing may wait to run, and a yield returns at once, while the owner of the reservation
         // waits for its own processor.
         if room.attempts > Self.mostYields { plimsoll_nap(50_000) } else { plimsoll_yield() }

@@ -55,7 +55,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 
     /// The loads that later callers may join: those that are not revoked.
-    private let flights = Mutex<[Key: Flight]>([:])
+    let flights = Mutex<[Key: Flight]>([:])
     // With a sequentially consistent fence on each side. A load is counted before its source is read. A caller that
     // removes a key has changed the source before, and then reads the count. Of two such threads at least one sees what
     // the other wrote: the load is revoked, or reads the changed source. A revoked load counts until it has ended,

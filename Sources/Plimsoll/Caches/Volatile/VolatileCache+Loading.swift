@@ -39,6 +39,7 @@ extension VolatileCache {
     ///   by a form that loads.
     public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
+        guard let loads = ownLoads else { return try timed(now: load) }
         return try loads.value(
             forKey: key, tags: tags, known: { value(forKey: key, isCounted: false) },
             loadNow: { flight in

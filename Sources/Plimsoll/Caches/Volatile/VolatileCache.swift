@@ -135,9 +135,12 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     /// load the new value may have been evicted, or taken by the kernel.
     @usableFromInline
     func revokeLoad(of key: Key) {
-        // In a forked child, a thread that does not exist there may hold the lock of the loads for ever.
-        if !store.isForked, loads.isBusy { loads.revoke(key) }
+        if let loads = ownLoads, loads.isBusy { loads.revoke(key) }
     }
+
+    /// The loads of this process. `nil` in a forked child: a thread that does not exist there may hold their lock, or
+    /// have begun a load, for ever.
+    var ownLoads: SingleFlight<Key, Value>? { store.isForked ? nil : loads }
 
     /// Removes and returns the value under `key`; `nil` if there was none, or if the kernel took it.
     ///
@@ -145,7 +148,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     /// later callers load anew.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
-        if loads.isBusy {
+        if let loads = ownLoads, loads.isBusy {
             loads.revoke(key)
             store.awaitWriter()
         }
@@ -177,7 +180,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
 
     /// Removes everything and releases the memory. The values of loads in progress are not kept.
     public func removeAll() {
-        loads.revokeAll()
+        ownLoads?.revokeAll()
         store.removeAll()
     }
 
@@ -193,7 +196,7 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     ///   need an update for each page that the kernel takes.
     @discardableResult
     public func purge(tag: String) -> Int {
-        loads.revokeAll(tag: tag)
+        ownLoads?.revokeAll(tag: tag)
         return store.purge(tag: Self.number(of: tag))
     }
 

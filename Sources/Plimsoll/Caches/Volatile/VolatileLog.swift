@@ -205,7 +205,12 @@ struct VolatileLog: ~Copyable {
         insertionCounts[Int(truncatingIfNeeded: hash & 255)] &+= 1
         switch index.insert(word, hash, hashOf: { hashOf($0) }) {
         case .placed: break
-        case .displaced(let old): depart(old, cost(of: old), nil, .evicted)
+        case .displaced(let old):
+            let segment = segments[old.segment]
+            depart(
+                old, cost(of: old),
+                segment.flatMap { here in here.header(at: old.offset).flatMap { here.key(at: old.offset, $0) } },
+                .evicted)
         case .refused: depart(word, cost(of: word), nil, .evicted)
         }
     }

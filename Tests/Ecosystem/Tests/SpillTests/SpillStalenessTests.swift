@@ -189,4 +189,25 @@ import Testing
         #expect(old == "old" && !texts.cache.contains("key"))
         #expect(try await texts.text("key", loaded: "loaded") == "new")
     }
+
+    @Test func `a change of the key that drops a probe leaves the next probe to another look-up`() async {
+        let clock = ManualClock(), now = clock.timekeeper.elapsed()
+        // The threads are slow to start: no look-up leaves the queue.
+        let engine = SpillEngine<String, String>(
+            store: Store().store, codec: .storable, encodeKey: { Array($0.utf8) }, limits: SpillLimits(),
+            prefix: "texts", version: 1, secret: Array(repeating: 1, count: 32), generation: 7, level: { .normal },
+            time: clock.timekeeper, startThread: { _, _ in true })
+        defer { engine.stop() }
+        engine.state.withLock { state in for _ in 0..<3 { state.breaker.failed(at: now) } }
+        clock.freeze(for: .seconds(1))
+        async let found = engine.find("key")
+        await until { engine.state.withLock { $0.reads.count == 1 } }
+        engine.remove("key")
+        guard case .unknown = await found else {
+            Issue.record("the look-up has a value, though it was dropped")
+            return
+        }
+        let later = clock.timekeeper.elapsed()
+        #expect(engine.state.withLock { $0.breaker.retryIn(at: later) } == .zero)
+    }
 }
