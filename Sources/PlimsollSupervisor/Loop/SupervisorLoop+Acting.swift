@@ -115,6 +115,8 @@ extension SupervisorLoop {
     func askToEnd(_ run: UnitRun, _ grace: Duration) {
         guard run.isAlive, !run.isObserved else { return }
         run.isEndedByUs = true
+        // A frozen unit works again from here on, so its word that nothing would be lost no longer holds.
+        if run.state == .suspending || run.state == .suspended { run.isSaved = false }
         run.enter(.ending, at: now)
         // A second request gives no more time.
         run.killAt = min(run.killAt ?? now + grace, now + grace)
@@ -184,11 +186,11 @@ extension SupervisorLoop {
             try run.group.killAll()
             run.isKillBlocked = false
         } catch {
-            // The first process has a descriptor in any state of the group.
-            run.child?.signal(SIGKILL)
             if !run.isKillBlocked { report(run.unit, "\(error)") }
             run.isKillBlocked = true
         }
+        // The first process has a descriptor in any state of the group, and may have been moved to another group.
+        run.child?.signal(SIGKILL)
     }
 
     // MARK: - Outcomes

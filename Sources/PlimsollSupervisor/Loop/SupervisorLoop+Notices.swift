@@ -19,7 +19,8 @@ extension SupervisorLoop {
         if message.isAlive { run.lastAlive = now }
         if message.triggersWatchdog { kill(run) }
         keep(notice, of: run)
-        if message.isStopping { stops(run) }
+        // A former main process that ends does not speak for its successor.
+        if message.isStopping, !run.previousMainProcesses.contains(where: { $0.pid == sender.process }) { stops(run) }
         guard let extra = message.timeoutExtension else { return }
         if run.state == .starting, let startBy = run.startBy { run.startBy = max(startBy, now + extra) }
         // The unit may extend the time while it reports progress, up to a limit.

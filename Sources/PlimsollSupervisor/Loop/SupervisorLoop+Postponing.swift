@@ -57,7 +57,11 @@ extension SupervisorLoop {
 
     /// Applies a new units file. Units in the file are tried at once; others are not retried.
     func forgetPostponed(_ units: [ServiceUnit]) {
-        let named = Set(units.map(\.name))
+        let named = Set(units.map(\.name)), dropped = postponed.values.filter { !named.contains($0.unit.name) }
         postponed = postponed.filter { $0.value.isLeftover && !named.contains($0.key) }
+        // A program that a former supervisor started may still run there: the takeover has failed so far.
+        for later in dropped where !later.isLeftover && !isDryRun {
+            endLeftover(ServiceUnit(name: later.unit.name, origin: .command([])))
+        }
     }
 }

@@ -32,6 +32,7 @@ extension SupervisorLoop {
         if let socket = run.messages.notices { supervisor.queue.unwatch(socket.file) }
         run.messages.notices = nil
         channel.stopListening(for: run.unit.name)
+        channel.disconnect(run.unit.name)
         for part in [Token.messages, Token.pressure] { resting[Token.of(run.id, part)] = nil }
     }
 

@@ -126,10 +126,12 @@ final class SupervisorLoop {
         let wait = wait()
         if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, fleetWatch.current.level == .normal { trimAfterStart() }
         var tokens: [EventQueue.Token] = []
+        let began = time.elapsed()
         let isRung = supervisor.queue.wait(atMost: wait) { tokens.append($0) }
         // Relaxed: a statistic.
         supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
+        if let wait { noteWait(now - began, asked: wait) }
         for token in tokens { handle(token) }
         if let trouble = supervisor.queue.takeTrouble() { supervisor.report(trouble) }
         takeRequests()
@@ -157,6 +159,16 @@ final class SupervisorLoop {
         if hasLearned { next = min(next ?? .seconds(Int64.max / 4), now + SupervisorEngine.leastWait) }
     }
 
+    /// Extends the time limits of all units by a wait that took far longer than asked. The whole machine or container
+    /// was paused meanwhile, and no unit could work (K35).
+    func noteWait(_ took: Duration, asked: Duration) {
+        guard took - asked > Self.leastPause else { return }
+        for run in runs.values { run.excuse(took) }
+        stopBy = stopBy.map { $0 + took }
+    }
+
+    /// The least delay that counts as a pause. On a busy machine the supervisor may be late by less.
+    private static let leastPause = Duration.seconds(2)
     /// True if this process must wait for orphans of the units.
     private let inheritsChildren = Orphans.areOurs
     /// True if outcomes arrived since the last evaluation.

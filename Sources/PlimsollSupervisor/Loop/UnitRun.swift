@@ -105,6 +105,14 @@ final class UnitRun {
         (self.state, since) = (state, now)
         isWakeOver = false
         if state != .running, state != .starting { wokenAt = nil }
+        // The next freeze is another one, and its first wake is due an interval after its start.
+        if state == .leaving || state == .stopped { lastWoken = nil }
+    }
+
+    /// Extends the unit's time limits by a pause in which the unit could not work.
+    func excuse(_ pause: Duration) {
+        lastAlive += pause
+        (startBy, killAt) = (startBy.map { $0 + pause }, killAt.map { $0 + pause })
     }
 
     /// Returns the time since the freeze of a frozen unit, which counts against no time limit of the unit (K35).

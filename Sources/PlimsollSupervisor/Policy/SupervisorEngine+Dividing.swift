@@ -22,7 +22,8 @@ extension SupervisorEngine {
     /// up.
     mutating func divide(_ pass: inout DecisionPass) {
         // A dry run has no links of its own.
-        guard policy.division == .byWorth, !policy.isDryRun else { return }
+        guard !policy.isDryRun else { return }
+        guard policy.division == .byWorth else { return endDivision(&pass) }
         let linked = pass.units.indices.filter { pass.units[$0].report.hasLink && pass.units[$0].runs }
         // No event tells that memory is not short.
         if linked.contains(where: { pass.units[$0].report.share == nil }) {
@@ -73,6 +74,17 @@ extension SupervisorEngine {
             pass.units[index].memory.entitled = held
             guard pass.units[index].report.share?.bytes != nil else { continue }
             pass.record(.share(ProcessShare(bytes: nil, total: total)), to: index, "memory for caches is free again")
+        }
+    }
+
+    /// Lifts all shares of an earlier policy, because memory is no longer divided.
+    private mutating func endDivision(_ pass: inout DecisionPass) {
+        divided = nil
+        for index in pass.units.indices where !pass.units[index].isTaken {
+            guard let share = pass.units[index].report.share, share.bytes != nil else { continue }
+            pass.record(
+                .share(ProcessShare(bytes: nil, total: share.total)), to: index,
+                "memory for caches is no longer divided")
         }
     }
 

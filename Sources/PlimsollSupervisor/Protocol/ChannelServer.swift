@@ -185,6 +185,13 @@ package final class ChannelServer {
         if connection.hasGreeted { events.append(.closed(connection.peer, closing)) }
     }
 
+    /// Closes all connections of a unit that is given up. A service that runs on then does without the supervisor, or
+    /// connects again as another unit.
+    func disconnect(_ unit: String) {
+        var events: [Event] = []
+        for connection in connections.values where connection.peer.unit == unit { close(connection, .gone, &events) }
+    }
+
     private func listen(to connection: ChannelConnection) {
         _ = readiness.set(
             connection.stream.file, connection.peer.id, reading: connection.restsUntil == nil,

@@ -42,4 +42,21 @@ import Testing
         run.goOn(at: .seconds(620))
         #expect(run.report(at: .seconds(625)).tokensEnd == .seconds(640))
     }
+
+    @Test func `a frozen unit is woken an interval after the start of this freeze, and not by the wakes of an earlier one`() throws {
+        let run = try frozen { $0.keepAlive = .seconds(600) }
+        run.goOn(at: .seconds(621))
+        run.lastWoken = .seconds(621)
+        run.enter(.suspended, at: .seconds(631))
+        var engine = SupervisorEngine()
+        #expect(engine.words(fleet(1220, .warning, [run.report(at: .seconds(1220))])) == [])
+        #expect(engine.words(fleet(1221, .warning, [run.report(at: .seconds(1221))])) == ["job: resume keep-alive"])
+        // The unit comes back, works for an hour, and is frozen once more.
+        run.goOn(at: .seconds(1221))
+        run.enter(.leaving, at: .seconds(5000))
+        run.enter(.suspended, at: .seconds(5005))
+        engine = SupervisorEngine()
+        #expect(engine.words(fleet(5604, .warning, [run.report(at: .seconds(5604))])) == [])
+        #expect(engine.words(fleet(5605, .warning, [run.report(at: .seconds(5605))])) == ["job: resume keep-alive"])
+    }
 }

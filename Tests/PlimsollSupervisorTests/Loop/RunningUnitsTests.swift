@@ -275,6 +275,28 @@ import Testing
         for pid in [web, old] { waitpid(pid, nil, 0) }
     }
 
+    @Test func `a former supervisor's process that could not be taken over ends once the units file no longer names the unit`() async throws {
+        let first = try RunningFleet([.shell("web")]) { $0.leavesUnits = true }
+        #expect(await first.waits { first.process("web") != nil })
+        let web = try #require(first.process("web"))
+        first.supervisor.stop()
+        #expect(await first.waits { first.isOver })
+        // A file takes the path of one of the unit's sockets.
+        let path = "\(first.directory.path)/web.notify"
+        #expect(await first.waits { access(path, F_OK) != 0 })
+        close(open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600))
+        let next = try RunningFleet([.shell("web")], after: first)
+        #expect(await next.waits { next.problems.contains { $0.hasPrefix("web: ") } })
+        next.supervisor.reload([.shell("base")])
+        #expect(await next.waits { next.state("base") == .running })
+        #expect(RunningFleet.isRunning(web) && next.report("web") == nil)
+        unlink(path)
+        #expect(await next.waits { !RunningFleet.isRunning(web) && next.text("web.process").isEmpty })
+        #expect(await next.stop(), "\(next.problems)")
+        // The process was a child of the first supervisor, so of this process.
+        waitpid(web, nil, 0)
+    }
+
     @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [false, true])
     func `K38 a former supervisor's process ends before a process or group with the unit's name is taken up`(isGroup: Bool) async throws {
         let first = try RunningFleet([.shell("web")]) { $0.leavesUnits = true }

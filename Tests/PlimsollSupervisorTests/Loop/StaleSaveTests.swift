@@ -101,6 +101,18 @@ struct StaleSaveTests {
         clear(loop, run)
     }
 
+    @Test func `a frozen unit that is asked to end is not taken at its word, as the unit works again`() throws {
+        let (loop, run) = try saved("sleep 1000 while 1")
+        loop.carryOut(Decision(at: loop.now, unit: "job", action: .suspend, reason: ""), loop.readFleet())
+        #expect(run.group.waitUntilFrozen(Workbench.limit))
+        loop.groupChanged(run)
+        #expect(run.state == .suspended && run.isSaved)
+        // As for a reload that changes the unit's command.
+        loop.askToEnd(run, .seconds(3600))
+        #expect(run.state == .ending && !run.isSaved)
+        clear(loop, run)
+    }
+
     /// The hierarchies of the unit's groups; `nil` for those found here.
     private static let roots: [[Hierarchy]?] = [nil, [.memory, .freezer], []]
 

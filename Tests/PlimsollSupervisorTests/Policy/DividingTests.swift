@@ -117,6 +117,17 @@ import Testing
         #expect(engine.words(reading(services, 6, room: 280)) == ["one: share any", "two: share any", "three: share any", "four: share any"])
     }
 
+    @Test mutating func `shares are lifted when a reload ends the division, at any level`() {
+        var services = four
+        for index in services.indices { services[index].share = ProcessShare(bytes: 30 << 20, total: 400 << 20) }
+        engine.policy.division = .proportional
+        var now = reading(services, 1, room: 10)
+        now.level = .warning
+        #expect(engine.words(now) == ["one: share any", "two: share any", "three: share any", "four: share any"])
+        for index in services.indices { services[index].share?.bytes = nil }
+        #expect(engine.words(reading(services, 2, room: 10)) == [])
+    }
+
     private func reading(_ services: [Service], _ seconds: Double, room: Int) -> Fleet {
         fleet(seconds, .normal, room: room, services.map { $0.report(at: seconds, room: room) })
     }

@@ -439,6 +439,28 @@ import Testing
         #expect(link.status.connections == 4)
     }
 
+    @Test func `a service that a lost supervisor has sent to the background comes back, and one that went by itself stays`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        var supervisor: Supervisor? = try Supervisor(directory)
+        try await manager.lifecycle.launch()
+        let link = try link(manager, supervisor!)
+        #expect(await supervisor!.waits(for: .state(.foreground)))
+        #expect(await supervisor!.send(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
+        supervisor = nil
+        #expect(await until("the return without an order") { manager.lifecycle.state == .active })
+        await until("the former socket is gone") { access("\(directory.path)/supervisor", F_OK) != 0 }
+        supervisor = try Supervisor(directory)
+        #expect(await supervisor!.waits(for: .state(.foreground)))
+        try await manager.lifecycle.enterBackground(cause: .operator)
+        #expect(await supervisor!.waits(for: .state(.suspendedReady)))
+        supervisor = nil
+        await until("the former socket is gone") { access("\(directory.path)/supervisor", F_OK) != 0 }
+        supervisor = try Supervisor(directory)
+        #expect(await supervisor!.waits(for: .state(.suspendedReady)))
+        #expect(manager.lifecycle.state == .background)
+        withExtendedLifetime(link) {}
+    }
+
     @Test func `a released link sends bye, and a refused link retries`() async throws {
         let supervisor = try Supervisor(directory)
         do {
