@@ -52,6 +52,15 @@ package struct ControlGroup: Equatable, Sendable {
         self.isUncertain = isUncertain
     }
 
+    /// Returns the directories of the own group in all mounts of the version 2 hierarchy.
+    static func unifiedDirectories(_ kernel: any Kernel) -> [String] {
+        guard case .success(let groups) = kernel.contents(of: "/proc/self/cgroup"),
+            case .success(let table) = kernel.contents(of: "/proc/self/mountinfo"),
+            let path = Membership(groups).unified
+        else { return [] }
+        return MountTable(table).unified.compactMap { $0.place(of: path).path }
+    }
+
     /// Returns the own group in the version 1 hierarchy of `controller`, or the reason why none is visible.
     package static func version1(_ controller: String, _ kernel: any Kernel) -> GroupPlace {
         guard case .success(let groups) = kernel.contents(of: "/proc/self/cgroup"),
@@ -72,7 +81,8 @@ package struct ControlGroup: Equatable, Sendable {
     ) -> GroupPlace {
         guard let path else { return .hidden("the process is in no group of \(name)") }
         guard !mounts.isEmpty else { return .hidden("\(name) is not mounted") }
-        var reason = ""
+        // A mount that can't be reached leaves no doubt where another shows the group.
+        var reason = "", mayBeVisible = false
         for mount in mounts {
             let place = mount.place(of: path)
             guard case .directory(let directory, _) = place else {
@@ -81,18 +91,19 @@ package struct ControlGroup: Equatable, Sendable {
             }
             guard kernel.status(of: directory) == .directory else {
                 // A process must be in a visible group, so this state will not last.
-                isUncertain = true
+                mayBeVisible = true
                 reason = "\(directory) does not exist"
                 continue
             }
             if isForeign(directory, kernel) {
                 // The process may have been moved between two reads.
-                isUncertain = true
+                mayBeVisible = true
                 reason = "\(directory) does not list this process"
                 continue
             }
             return place
         }
+        if mayBeVisible { isUncertain = true }
         return .hidden(reason)
     }
 

@@ -34,7 +34,7 @@ final class MemoryHigh {
     }
 
     /// Sets or moves `memory.high` for a limit of `maximum` bytes, of which `usage` are in use. Restores the earlier
-    /// value where the limit leaves nothing to set. Returns true after a write.
+    /// value where the limit leaves nothing to set below that value. Returns true after a write.
     func apply(below maximum: Int, usage: Int) -> Bool {
         if isYielded { return false }
         guard let now = file.read(KernelText.limit) else {
@@ -47,21 +47,20 @@ final class MemoryHigh {
             failure = "another process changed \(path) to \(now == KernelText.unlimited ? "max" : String(now))"
             return false
         }
-        guard let target = Self.target(below: maximum) else {
+        let earlier = held?.earlier ?? now, wanted = Self.target(below: maximum)
+        guard let target = wanted, target < earlier else {
             failure =
-                maximum == KernelText.unlimited
-                ? "the own group has no memory.max to set memory.high below"
-                : "memory.max is too small to set memory.high below"
+                wanted != nil
+                ? "\(path) is already \(earlier)"
+                : maximum == KernelText.unlimited
+                    ? "the own group has no memory.max to set memory.high below"
+                    : "memory.max is too small to set memory.high below"
             // The earlier value may be less than the usage, too (K27).
             guard let held, usage < held.earlier else { return false }
             release()
             return self.held == nil
         }
         if held?.ours == target { return false }
-        guard held != nil || now > target else {
-            failure = "\(path) is already \(now)"
-            return false
-        }
         // Writing less than the usage would reclaim within the write, for as long as that takes (K27).
         guard usage < target else {
             failure = "usage is above \(target), the value to set; retried later"
@@ -71,7 +70,7 @@ final class MemoryHigh {
             failure = "\(path): \(error)"
             return false
         }
-        held = (held?.earlier ?? now, target)
+        held = (earlier, target)
         failure = nil
         return true
     }

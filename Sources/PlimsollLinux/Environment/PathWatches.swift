@@ -69,7 +69,7 @@ struct PathWatches {
     /// Reads waiting events. Returns the number of events of each kind.
     mutating func collect(at now: Duration) -> [Kind: Int] {
         guard eventSource.file >= 0 else { return [:] }
-        var counts: [Kind: Int] = [:], moved: Set<Kind> = []
+        var counts: [Kind: Int] = [:], moved: Set<Kind> = [], hasEvents = false
         let buffer = TextBuffer(capacity: Self.queue)
         // The bound keeps an endless writer from holding the thread.
         for _ in 0..<64 {
@@ -78,13 +78,15 @@ struct PathWatches {
                 if count != -Int(EAGAIN) { lost(-count, at: now, &counts) }
                 break
             }
+            hasEvents = true
             let read = UnsafeMutableBufferPointer(rebasing: buffer.bytes[..<count])
             for event in FileEvent.parse(read.span) { receive(event, &counts, &moved) }
         }
         for kind in moved where paths[kind] != nil { follow(kind, at: now) }
         if broken.isEmpty { retry.isWhole() }
         sweep()
-        if !counts.isEmpty, eventSource.file >= 0 { eventSource.rang(at: now, pause: .milliseconds(10)) }
+        // Events of other files in the directory, too: their writers may be busy.
+        if hasEvents, eventSource.file >= 0 { eventSource.rang(at: now, pause: .milliseconds(10)) }
         return counts
     }
 

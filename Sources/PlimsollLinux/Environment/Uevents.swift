@@ -79,12 +79,13 @@ struct DeviceWatch {
 
     mutating func collect(at now: Duration) -> [Kind: Int] {
         guard eventSource.file >= 0 else { return [:] }
-        var counts: [Kind: Int] = [:]
+        var counts: [Kind: Int] = [:], hasMessages = false
         // The kernel's messages have at most 2048 bytes of variables (UEVENT_BUFFER_SIZE) and a heading.
         let buffer = TextBuffer(capacity: 8192)
         for _ in 0..<256 {
             let count = kernel.receiveUevent(eventSource.file, into: buffer.bytes)
             if count == -Int(EAGAIN) { break }
+            hasMessages = true
             if count == -Int(ENOBUFS) {
                 // Some messages were lost: anything may have happened.
                 for kind in kinds { counts[kind, default: 0] += 1 }
@@ -99,7 +100,8 @@ struct DeviceWatch {
                 if kinds.contains(kind) { counts[kind, default: 0] += 1 }
             }
         }
-        if !counts.isEmpty { eventSource.rang(at: now, pause: .milliseconds(10)) }
+        // Messages of other subsystems, too.
+        if hasMessages { eventSource.rang(at: now, pause: .milliseconds(10)) }
         return counts
     }
 }

@@ -52,7 +52,7 @@ enum ServiceManagerWatch: Equatable {
                 self = .refused("\(path) is a file of neither the cgroup nor the proc file system")
                 return
             }
-            if system == .cgroup2, let problem = Self.problem(ofGroupFile: path, unified) {
+            if system == .cgroup2, let problem = Self.problem(ofGroupFile: path, unified, kernel) {
                 self = .refused(problem)
                 return
             }
@@ -86,11 +86,12 @@ enum ServiceManagerWatch: Equatable {
     /// may have been moved to another group.
     ///
     /// Ours are the own group and, where the service has subgroups, the groups above within the same unit.
-    private static func problem(ofGroupFile path: String, _ unified: GroupPlace) -> String? {
+    private static func problem(ofGroupFile path: String, _ unified: GroupPlace, _ kernel: any Kernel) -> String? {
         guard case .directory(let own, _) = unified else { return nil }
         let watched = path.split(separator: "/").dropLast()
-        let mine = own.split(separator: "/")
-        guard mine.starts(with: watched) else {
+        // The service manager may name another mount of the hierarchy: agents on the host make mounts of their own.
+        let places = ([own] + ControlGroup.unifiedDirectories(kernel)).map { $0.split(separator: "/") }
+        guard let mine = places.first(where: { $0.starts(with: watched) }) else {
             return "\(path) belongs to another group than ours, \(own): inherited from a parent"
         }
         let between = mine.dropFirst(watched.count)

@@ -55,12 +55,14 @@ final class KernelFile {
     /// again.
     func read<Value>(_ parse: (Span<UInt8>) -> Value?) -> Value? {
         for _ in 0..<2 {
+            let isKept = file >= 0
             guard open() else { return nil }
             let count = kernel.read(file, from: 0, into: buffer.bytes)
             guard count >= 0 else {
                 failure = KernelError(number: Int32(clamping: -count))
                 if count == -Int(ENODEV) { hasLostGroup = true }
-                close()
+                // Some code closed all files of the process. The number may belong to a socket by now.
+                if isKept, count == -Int(EBADF) || count == -Int(ESPIPE) { forget() } else { close() }
                 continue
             }
             let text = UnsafeMutableBufferPointer(rebasing: buffer.bytes[..<wholeLines(count)])

@@ -85,7 +85,7 @@ final class CgroupReader {
     /// Reads the limits and creates the objects that depend on the group.
     private func wire() {
         membership = readMembership()
-        if group.isUncertain || chain.isUncertain || stall.isUncertain { isLost = true }
+        if group.isUncertain || chain.isUncertain { isLost = true }
         machineMemory = machine.memory(at: now)
         if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory,
             chain.first?.directory == own
@@ -132,13 +132,16 @@ final class CgroupReader {
     }
 
     /// Stall is measured where the limit is set (K15). The own group can be calm while a group above, with the limit
-    /// both share, is thrashing.
+    /// both share, is thrashing. Totals that may be readable after all are tried again.
     private func watchStall() {
         var place = group.unified
         if let tightest, tightest.version == .v2, case .directory(_, let top) = place {
             place = .directory(tightest.directory, top: top)
         }
-        if stall.place != place { stall = StallWatch(place, kernel, buffer) }
+        guard stall.place != place || stall.isUncertain else { return }
+        stall = StallWatch(place, kernel, buffer)
+        // The capabilities name the file, so they are made again.
+        health = Health()
     }
 
     /// Version 1: sets the kernel's usage thresholds at the margins.

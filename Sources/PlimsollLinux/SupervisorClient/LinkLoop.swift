@@ -241,10 +241,11 @@ extension LinkLoop {
 
     /// Blocks until `file` is ready, a wake-up comes or the time is over. Returns true if `file` is ready.
     func wait(for file: Int32, writing: Bool, atMost limit: Duration) -> Bool {
-        withUnsafeTemporaryAllocation(of: pollfd.self, capacity: 2) { files in
+        if wakeup.file < 0, wakeup.repair() { return false }
+        return withUnsafeTemporaryAllocation(of: pollfd.self, capacity: 2) { files in
             files[0] = pollfd(fd: wakeup.file, events: Int16(POLLIN), revents: 0)
             files[1] = pollfd(fd: file, events: Int16(writing ? POLLIN | POLLOUT : POLLIN), revents: 0)
-            // Without an eventfd the flag is checked periodically.
+            // Without an eventfd the flag is checked periodically, until one can be made.
             let limit = wakeup.file < 0 ? min(limit, .milliseconds(50)) : limit
             let ready = kernel.wait(for: files, nanoseconds: max(0, limit.inNanoseconds))
             if ready < 0 { usleep(10_000) }  // No memory for a wait: sleep rather than spin.

@@ -75,8 +75,12 @@ final class LinkOrders: Sendable {
         }
     }
 
-    /// Ends what holds only while the supervisor is there.
-    func lostSupervisor() { manager.setProcessShare(nil) }
+    /// Ends what holds only while the supervisor is there: the share, and an order to go to the background. The next
+    /// supervisor does not know of that order, and would never call the process back.
+    func lostSupervisor() {
+        manager.setProcessShare(nil)
+        if state.withLock({ $0.wantsBackground }) { obey(.resume, done: {}) }
+    }
 
     private func announce(_ level: PressureLevel) {
         if let source = manager.source as? LinuxPressureSource { return source.announce(level) }

@@ -23,6 +23,18 @@ import Testing
         #expect(foreign.isUncertain && foreign.memory == .hidden("\(Machines.main) does not list this process"))
     }
 
+    @Test func `a group that one mount shows is certain, although another mount can't be reached or shows another group`() {
+        for state in [FileStatus.failed(EACCES), .directory] {
+            var files = Machines.version2()
+            files["/proc/self/mountinfo"]? += "31 23 0:26 / /private/cgroup rw,relatime - cgroup2 none rw\n"
+            files["/private/cgroup/box/main/cgroup.procs"] = "1\n"
+            let kernel = ScriptedKernel(files)
+            kernel.edit { $0.kinds["/private/cgroup/box/main"] = state }
+            let group = ControlGroup(kernel)
+            #expect(group.memory.path == Machines.main && group.unified.path == Machines.main && !group.isUncertain)
+        }
+    }
+
     @Test(arguments: [(ENOENT, false), (EACCES, false), (EMFILE, true), (EIO, true)])
     func `a membership that cannot be read for now is uncertain`(failure: Int32, isUncertain: Bool) {
         let kernel = ScriptedKernel(Machines.version2())

@@ -65,6 +65,19 @@ import Testing
         withExtendedLifetime(high) {}
     }
 
+    @Test func `memory.high is not set above the operator's value after the limit is raised, and that value is restored`() {
+        let kernel = ScriptedKernel(Machines.version2(high: "500000000"))
+        let high = MemoryHigh(Machines.main, kernel, TextBuffer())
+        #expect(high.apply(below: 128 << 20, usage: 0))
+        #expect(!high.apply(below: 1 << 30, usage: 500_000_000), "the usage is not below the operator's value")
+        #expect(high.held?.ours == 96 << 20)
+        #expect(high.apply(below: 1 << 30, usage: 499_999_999))
+        #expect(high.held?.ours == nil && high.failure == "\(Self.path) is already 500000000")
+        #expect(!high.apply(below: 1 << 30, usage: 0))
+        #expect(kernel.ask { $0.written.map(\.text) } == ["100663296", "500000000"])
+        withExtendedLifetime(high) {}
+    }
+
     @Test func `a foreign memory.high is left alone, at the start, later and at the end`() throws {
         let lower = ScriptedKernel(Machines.version2(high: "200000000"))
         _ = SourceDriver(lower, options: asked)

@@ -223,6 +223,28 @@ import Testing
         files.close()
     }
 
+    @Test func `a pause follows events of other files in the directory and of other devices, which may come without end`() {
+        let scratch = Scratch(), kernel = BentKernel(root: scratch.path)
+        scratch.write("app", "old")
+        var files = PathWatches(kernel)
+        files.add(.file("/app"), ["/app"], at: .zero)
+        #expect(files.eventSource.isPollable(at: .zero))
+        scratch.write("neighbour", "new")
+        let ofFiles = files.collect(at: .zero)
+        #expect(ofFiles.isEmpty && !files.eventSource.isPollable(at: .zero))
+        #expect(files.eventSource.isPollable(at: .milliseconds(10)))
+        files.close()
+
+        var devices = DeviceWatch(kernel)
+        devices.add(.device("net"), at: .zero)
+        #expect(devices.eventSource.isPollable(at: .zero))
+        kernel.send("add@/x\0ACTION=add\0DEVPATH=/x\0SUBSYSTEM=block\0")
+        let ofDevices = devices.collect(at: .zero)
+        #expect(ofDevices.isEmpty && !devices.eventSource.isPollable(at: .zero))
+        #expect(devices.eventSource.isPollable(at: .milliseconds(10)))
+        devices.close()
+    }
+
     @Test(arguments: [EIO, EMFILE, EBADF])
     func `a watch survives any single failing call, and the watching thread ends with the last watcher`(failure: Int32) async {
         var reached = 0

@@ -111,6 +111,19 @@ import Testing
         if case .watch = plan { #expect(isOurs) } else { #expect(!isOurs, "\(plan)") }
     }
 
+    @Test func `the own group's pressure file is ours in any mount of the hierarchy, and another group's is not`() {
+        var files = Machines.version2()
+        files["/proc/self/mountinfo"]? += "31 23 0:26 / /run/agent/cgroup rw,relatime - cgroup2 none rw\n"
+        files.merge(Machines.group("/run/agent/cgroup/box/main", max: "536870912")) { $1 }
+        files["/sys/fs/cgroup/other/memory.pressure"] = Machines.stall
+        let own = SourceDriver(files, environment: .init(watch: Machines.main + "/memory.pressure"))
+        let announced = own.source.capabilities["announced"], limit = own.source.capabilities["limit"]
+        #expect(limit?.detail.contains("/run/agent/cgroup/box/main") == true, "the latest mount")
+        #expect(announced?.isLive == true && announced?.detail == Machines.main + "/memory.pressure", "\(announced?.detail ?? "")")
+        let foreign = SourceDriver(files, environment: .init(watch: "/sys/fs/cgroup/other/memory.pressure"))
+        #expect(foreign.source.capabilities["announced"]?.detail.contains("another group than ours") == true)
+    }
+
     @Test func `K5 a pressure file's event is an announcement only if stall has grown, and the given bytes are written unchanged`() throws {
         let path = Machines.main + "/memory.pressure"
         let driver = SourceDriver(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))

@@ -57,6 +57,19 @@ import Testing
         }
     }
 
+    @Test func `a descriptor that is another file's after all were closed is not closed, and the control file is opened again`() {
+        let kernel = ScriptedKernel(["/control": "1\n", "/socket": ""])
+        let file = KernelFile("/control", kernel, TextBuffer())
+        let first = file.read(KernelText.bytes), number = file.file
+        kernel.edit { state in
+            state.open[number] = "/socket"
+            state.readRefusals["/socket"] = ESPIPE
+        }
+        let second = file.read(KernelText.bytes)
+        #expect(first == 1 && second == 1 && file.file != number)
+        #expect(kernel.ask { $0.open[number] } == "/socket")
+    }
+
     @Test func `a wait that the kernel refuses still lasts`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         let driver = SourceDriver(kernel)

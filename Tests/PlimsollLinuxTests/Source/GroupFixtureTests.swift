@@ -164,6 +164,17 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
+    @Test(arguments: [EMFILE, ENOMEM])
+    func `stall of the limiting group that cannot be read for now is read within ten seconds`(failure: Int32) throws {
+        let kernel = ScriptedKernel(Machines.version2(parentMax: "209715200")), stall = Machines.box + "/memory.pressure"
+        kernel.edit { $0.refusals[stall] = failure }
+        let driver = SourceDriver(kernel)
+        #expect(driver.source.capabilities["stall"]?.detail.hasPrefix(StallWatch.machinePath) == true)
+        kernel.edit { $0.refusals = [:] }
+        #expect(try driver.read(after: .seconds(10)).stall != nil)
+        #expect(driver.source.capabilities["stall"]?.detail == stall)
+    }
+
     @Test func `T19 K17 a hybrid host gives memory from version 1 and stall from version 2`() throws {
         let (source, reading, fixture) = try Self.source(Machines.hybrid())
         #expect(reading.limit == .mebibytes(512))

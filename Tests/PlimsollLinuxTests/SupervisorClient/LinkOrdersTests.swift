@@ -122,6 +122,15 @@ import Testing
         }
     }
 
+    @Test func `a link that could make no eventfd makes one at the next wait, and sleeps for the whole time`() {
+        let kernel = ScriptedKernel([:]), manager = ResourceManager(source: ScriptedPressureSource())
+        kernel.edit { ($0.failingCall, $0.failure) = (1, EMFILE) }
+        let loop = LinkLoop(manager, "/run/supervisor", kernel, LinkPause(first: .milliseconds(100)), LinkOrders(manager, onEnding: nil))
+        #expect(loop.wakeup.file < 0)
+        let isReady = loop.wait(for: -1, writing: false, atMost: .seconds(1))
+        #expect(!isReady && loop.wakeup.file >= 0 && kernel.ask(\.slept) == 1_000_000_000)
+    }
+
     @Test(arguments: [EAGAIN, ECONNREFUSED])
     func `a link to a full supervisor reconnects soon, and a link without a supervisor after growing pauses`(number: Int32) {
         let kernel = ScriptedKernel([:]), path = "/run/supervisor", manager = ResourceManager(source: ScriptedPressureSource())
