@@ -64,7 +64,7 @@ package final class ManagerParts: Sendable {
 
     init(
         source: any PressureSource, policy: PressurePolicy, time: Timekeeper, requests: BudgetRegistry,
-        exit: @escaping @Sendable (Int32, String) -> Void
+        exit: @escaping @Sendable (Int32, String) -> Void, allocator: any GiveBack = HeapAllocator.current
     ) {
         (self.source, self.time, self.requests) = (source, time, requests)
         heartbeat = Heartbeat(time: time)
@@ -80,7 +80,7 @@ package final class ManagerParts: Sendable {
         volatileMeter = ChargeMeter(wakesWhenRefusing: false) { source.wake() }
         registrar = Self.registrar(of: purgeables, meter: meter, volatileMeter: volatileMeter, source: source)
         purger = Purger(registry: purgeables, source: source, time: time)
-        keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
+        keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time, allocator: allocator)
         divider = Divider(registry: purgeables, meter: meter, time: time) { source.wake() }
         volatileDivider = Divider(of: .volatile, registry: purgeables, meter: volatileMeter, time: time) {
             source.wake()

@@ -14,6 +14,10 @@ struct PressureResponse {
     private var volatile: VolatileResponse
     private var isRestricted = false
     private var isQuiescing = false
+    /// True if a simulation's rung has paused the work: that work goes on when the simulation ends.
+    private var isRehearsing = false
+    /// True if actions are only decided and reported. The same for all of a turn.
+    private var isDryRun: Bool
     /// True after a refusal to end the process in this episode: refusals are reported once an episode.
     private var hasRefusedToEnd = false
     private var cancelling = RequestCancelling()
@@ -44,14 +48,19 @@ struct PressureResponse {
         cancelsRequests = policy.ladder != policy.ladder.cancellingNoRequest
         mayHoldElsewhere = parts.purgeables.hasUnmetered
         volatile = VolatileResponse(parts: parts)
+        isDryRun = parts.isDryRun.load(ordering: .relaxed)
     }
-
-    private var isDryRun: Bool { parts.isDryRun.load(ordering: .relaxed) }
 
     /// Upper bound of the time to the next reading, independent of the pace.
     var nextReadingWithin: Duration { volatile.nextReadingWithin }
 
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
+        let wasDryRun = exchange(&isDryRun, parts.isDryRun.load(ordering: .relaxed))
+        // What was only decided is not done, and says nothing of what a release would bring.
+        if wasDryRun, !isDryRun {
+            climb = LadderClimb(policy.ladder)
+            governor.reset()
+        }
         recordFinishedRelease(assessment, reading)
         let share = parts.divider.allowance(held: reading.charged, room: assessment.room)
         // Within the share of a supervisor, memory that other processes have left is not kept for bursts.
@@ -60,6 +69,7 @@ struct PressureResponse {
         parts.meter.allow(isDryRun ? .max : min(allowance, share ?? .max), since: reading.charged)
         parts.purger.publish(isNeedGone: assessment.observed == .normal && assessment.room ?? .max > .zero)
 
+        if isRehearsing, !assessment.evidence.contains(.simulated) { (isQuiescing, isRehearsing) = (false, false) }
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(
             to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
@@ -162,7 +172,11 @@ struct PressureResponse {
             return refuse(action, assessment, "no pausable component is registered")
         }
         var report = report(action, assessment)
-        if isDryRun { report.outcome = .dryRun } else { isQuiescing = true }
+        if isDryRun {
+            report.outcome = .dryRun
+        } else if !isQuiescing {
+            (isQuiescing, isRehearsing) = (true, report.isSimulated)
+        }
         parts.report(report)
     }
 

@@ -69,11 +69,20 @@ struct ReleasePass {
         target: ByteCount, released: inout ByteCount
     ) -> End {
         let pool = part == .ordinary ? PurgeableRegistry.Pool.heap : .volatile
-        func isAsked(_ entry: PurgeableRegistry.Entry) -> Bool { includesPrecious || entry.rebuildCost != .precious }
+        func mayAsk(_ entry: PurgeableRegistry.Entry) -> Bool { includesPrecious || entry.rebuildCost != .precious }
         func share(of entry: PurgeableRegistry.Entry) -> Int { entry.pool == pool ? entry.currentShare : 0 }
+        for index in range where mayAsk(entries[index]) {
+            guard count(entries[index], part) else { return .replaced }
+        }
+        let sparesExpensive = isSpared(.expensive, entries, range, part, target)
+        let sparesPrecious = isSpared(.precious, entries, range, part, target)
+        func isAsked(_ entry: PurgeableRegistry.Entry) -> Bool {
+            guard mayAsk(entry) else { return false }
+            return !(sparesExpensive && entry.rebuildCost == .expensive
+                || sparesPrecious && entry.rebuildCost == .precious)
+        }
         var all = 0, held = 0, shares = 0
         for index in range where isAsked(entries[index]) {
-            guard count(entries[index], part) else { return .replaced }
             let offered = entries[index].offered.load(ordering: .relaxed), share = share(of: entries[index])
             all += offered
             if share > 0 { (held, shares) = (held + offered, shares + share) }
@@ -97,6 +106,19 @@ struct ReleasePass {
         return .done
     }
 
+    /// Returns true if the purgeables of that cost in `range` are to be spared, by their counted memory.
+    private func isSpared(
+        _ cost: RebuildCost, _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ part: Part,
+        _ target: ByteCount
+    ) -> Bool {
+        guard sparesSmall, part == .ordinary, cost >= .expensive else { return false }
+        var offered = 0
+        for index in range where entries[index].rebuildCost == cost {
+            offered += entries[index].offered.load(ordering: .relaxed)
+        }
+        return Double(offered) < Double(target.bytes) * Self.smallShare
+    }
+
     /// Asks the purgeables of one class, starting with the quickest to rebuild. Among equals, each is asked in
     /// proportion to the memory on offer. A shortfall of one purgeable is passed on to the next.
     private func askClass(
@@ -108,11 +130,7 @@ struct ReleasePass {
         for index in range {
             guard count(entries[index], part) else { return .replaced }
         }
-        if sparesSmall, part == .ordinary, entries[range.lowerBound].rebuildCost >= .expensive {
-            var offered = 0
-            for index in range { offered += entries[index].offered.load(ordering: .relaxed) }
-            if Double(offered) < Double(target.bytes) * Self.smallShare { return .done }
-        }
+        if isSpared(entries[range.lowerBound].rebuildCost, entries, range, part, target) { return .done }
         var order = RebuildOrder(range) { entries[$0].lastRate }
         while released < target, order.advance(range, { entries[$0].lastRate }) {
             let ended = askAlike(entries, range, order, target, &released)
@@ -147,7 +165,6 @@ struct ReleasePass {
     /// Reads the bytes that `entry` could release, and the rebuild time. Returns false if this thread was replaced
     /// meanwhile.
     private func count(_ entry: PurgeableRegistry.Entry, _ part: Part) -> Bool {
-        entry.held.store(0, ordering: .relaxed)
         entry.offered.store(0, ordering: .relaxed)
         let now = time.elapsed()
         return turn.call(entry.name, at: now) {

@@ -1,3 +1,5 @@
+import Synchronization
+
 extension ResourceManager {
     /// Returns a named group of registered purgeables. Groups of the same name are the same group. Slashes separate
     /// the names of nested groups.
@@ -30,12 +32,25 @@ extension ResourceManager {
         }
     }
 
-    /// Returns the bytes held by the selection. Asks each purgeable.
+    /// Returns the bytes held by the selection. Asks each purgeable, unless another thread is asking: then the last
+    /// answer counts.
     public func heldBytes(in selection: PurgeableSelection = .all) -> Int {
         // Saturating: a purgeable may return any number.
         parts.purgeables.snapshot.filter(selection.includes).reduce(ByteCount.zero) {
-            $0 + ByteCount($1.purgeable.heldBytes)
+            $0 + $1.askHeld(at: parts.time.elapsed())
         }.bytes
+    }
+}
+
+extension PurgeableRegistry.Entry {
+    /// Asks for the held bytes; zero once the registration has ended.
+    fileprivate func askHeld(at now: Duration) -> ByteCount {
+        var bytes = held.load(ordering: .relaxed)
+        let isAsked = statusGate.call(at: now) {
+            bytes = purgeable.heldBytes
+            held.store(min(max(0, bytes), ReleasePass.mostHeld), ordering: .relaxed)
+        }
+        return isAsked || !statusGate.isClosed ? ByteCount(bytes) : .zero
     }
 }
 

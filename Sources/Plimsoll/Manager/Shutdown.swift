@@ -216,16 +216,21 @@ struct Ending {
         parts.exit(Self.status, lastLine(saturation, reading, failures))
     }
 
-    private func lastLine(_ saturation: Duration, _ reading: PressureReading, _ failures: [String]) -> String {
+    func lastLine(_ saturation: Duration, _ reading: PressureReading, _ failures: [String]) -> String {
         var line = "plimsoll: ended after \(Int(saturation.inSeconds)) s of saturation: \(reading.usage) used"
         if let limit = reading.limit { line += " of \(limit)" }
         line += ", resident \(reading.resident)"
         let holders = parts.purgeables.snapshot.map { "\($0.name) \(ByteCount($0.held.load(ordering: .relaxed)))" }
         line += "; held: " + (holders.isEmpty ? "nothing registered" : holders.joined(separator: ", "))
-        let tasks = parts.tasks.statuses.map(\.name)
-        if !tasks.isEmpty { line += "; running: " + tasks.joined(separator: ", ") }
+        // The oldest, as there may be a million.
+        let tasks = parts.tasks.statuses(atMost: 32).map { String($0.name.prefix(120)) }
+        let others = parts.tasks.count - tasks.count
+        if !tasks.isEmpty {
+            line += "; running: " + tasks.joined(separator: ", ") + (others > 0 ? " and \(others) more" : "")
+        }
         if !failures.isEmpty { line += "; not saved: " + failures.joined(separator: ", ") }
-        return line + "\n"
+        // Names and errors are the application's, and may even come from a user, as the name of an upload.
+        return printable(line) + "\n"
     }
 }
 

@@ -99,14 +99,13 @@ package struct RecordedTurn {
 extension PurgeableRegistry.Entry {
     /// The held bytes: of a prompt purgeable now, of another one at its last answer.
     fileprivate var lastHeld: Int {
-        guard !isPrompt else { return min(max(0, purgeable.heldBytes), ReleasePass.mostHeld) }
-        return answer.withLock { $0?.held.bytes } ?? held.load(ordering: .relaxed)
+        isPrompt ? min(max(0, purgeable.heldBytes), ReleasePass.mostHeld) : held.load(ordering: .relaxed)
     }
 }
 
 extension ResourceManager {
     /// Records the turns of this manager in `recorder`. Call before `run()`; a later call has no effect.
-    package func record(in recorder: any TurnRecorder) { parts.recorder.withLock { $0 = recorder } }
+    package func record(in recorder: any TurnRecorder) { _ = parts.recorder.withLock { exchange(&$0, recorder) } }
 
     /// Records a census of the heap that was taken just now, if the turns are recorded.
     package func record(heap rows: [RecordedCensus.Row]) {

@@ -7,6 +7,8 @@
 struct IdleTrim: Sendable {
     private var pause = Self.leastPause
     private var next = Duration.zero
+    /// Time from which another trim keeps to `costShare`.
+    private var affordable = Duration.zero
     private var pinnedThen: ByteCount?
 
     /// Pause between two trims that each brought something.
@@ -27,7 +29,7 @@ struct IdleTrim: Sendable {
         guard isHeldBack else { return false }
         // Memory that has grown since may have been freed since.
         if let pinnedThen, pinned - pinnedThen >= Self.leastGain, pause > Self.leastPause {
-            (pause, next) = (Self.leastPause, min(next, now))
+            (pause, next) = (Self.leastPause, min(next, affordable))
         }
         guard now >= next else { return false }
         (next, pinnedThen) = (now + pause, pinned)
@@ -38,6 +40,7 @@ struct IdleTrim: Sendable {
     mutating func finished(fall: ByteCount, took: Duration, at now: Duration) {
         pause = fall >= Self.leastGain ? Self.leastPause : min(Self.mostPause, pause * 2)
         if let pinnedThen { self.pinnedThen = pinnedThen - max(.zero, fall) }
-        next = now + max(pause, took / Self.costShare)
+        affordable = now + took / Self.costShare
+        next = max(now + pause, affordable)
     }
 }

@@ -42,7 +42,8 @@ struct PurgeGovernor: Sendable {
         lastWasUseless = fall < (nothing ? .mebibytes(1) : report.released * 0.1)
         holdOff = !lastWasUseless ? .zero : nothing ? .seconds(30) : max(.seconds(5), report.took * 20)
         trim = report.trim
-        end = now
+        // The reading of `now` may be older than the end, and still show the shortage that the purge has met.
+        end = max(now, report.began + report.took)
         availableThen = available
     }
 
@@ -121,7 +122,10 @@ struct RefillRamp: Sendable {
     ///   - room: bytes left above the line; `nil` if no limit is known, and then the result is unbounded.
     ///   - level: the level that readings support now.
     mutating func allowance(room: ByteCount?, level: PressureLevel, at now: Duration) -> ByteCount {
-        guard let room else { return .max }
+        guard let room else {
+            (share, isShort) = (1, false)
+            return .max
+        }
         isShort = level > .normal
         if isShort {
             share = Self.firstShare

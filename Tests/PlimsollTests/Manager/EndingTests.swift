@@ -147,6 +147,22 @@ import Testing
         #expect(left.all == [.seconds(5)] && failures == ["columns failed: no room"])
     }
 
+    @Test func `the last line has no control characters, and names a few of many tasks`() {
+        let (manager, _) = make(), thumbs = PurgeableCache<Int, Int>("thumbs\u{1B}[2J")
+        manager.register(thumbs)
+        let tasks = (0..<40).map { manager.beginBackgroundTask("upload \($0)\n2026-01-01 error") { _, _ in } }
+        let reading = PressureReading(at: .zero, limit: .gibibytes(1), usage: .mebibytes(1004), available: .mebibytes(20))
+        let line = Ending(parts: manager.parts, time: clock.timekeeper).lastLine(.seconds(2), reading, ["rows failed: \u{9B}2J"])
+        #expect(line.hasSuffix(" and 8 more; not saved: rows failed: \u{FFFD}2J\n"), "\(line)")
+        for part in ["thumbs\u{FFFD}[2J 0 B", "; running: upload ", "\u{FFFD}2026-01-01 error, upload "] {
+            #expect(line.contains(part), "\(line)")
+        }
+        let controls = line.dropLast().unicodeScalars.filter { $0.value < 32 || (0x7f..<0xa0).contains($0.value) }
+        #expect(controls.isEmpty)
+        for task in tasks { task.end() }
+        manager.parts.purgeWorker.stop()
+    }
+
     /// A source that gives the available memory at a second reading, and a fall of 50 MiB or less for each pass.
     private final class PassSource: PressureSource {
         private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, measurements: 0))

@@ -64,6 +64,31 @@ import Testing
         }
     }
 
+    // MARK: - The recorder
+
+    /// A recorder that makes a call when it goes.
+    private final class Recorder: TurnRecorder {
+        private let onEnd: @Sendable () -> Void
+
+        init(onEnd: @escaping @Sendable () -> Void) { self.onEnd = onEnd }
+        deinit { onEnd() }
+        func record(_ turn: RecordedTurn) {}
+        func record(_ census: RecordedCensus) {}
+        func ended(_ end: RecordedEnd) {}
+    }
+
+    @Test func `a recorder that another one replaces goes after the lock`() {
+        let manager = manager(), log = Log<String>()
+        manager.record(
+            in: Recorder { [weak manager] in
+                guard let manager else { return }
+                let isFree = manager.parts.recorder.withLockIfAvailable { _ in true } ?? false
+                log.add(isFree ? "free" : "locked")
+            })
+        manager.record(in: Recorder {})
+        #expect(log.all == ["free"])
+    }
+
     // MARK: - Simulations
 
     private func assessment(

@@ -361,6 +361,39 @@ import Testing
         #expect(member.calls.all == ["critical, quiescing", "normal"])
     }
 
+    @Test func `members that a rehearsal has paused go on when the rehearsal ends, although memory is short`() {
+        let manager = manager(), member = manager.part { Member() }, inbox = Inbox()
+        let admission = manager.parts.admission, time = clock.timekeeper
+        var response = response(of: manager)
+        for (second, level) in [(0, PressureLevel.warning), (1, .warning), (2, .warning), (3, .critical)] {
+            if second == 1 { inbox.simulate(.critical, for: .seconds(1)) }
+            let at = Duration.seconds(second)
+            var assessment = PressureAssessment(at: at, level: level, room: .zero, evidence: .headroom)
+            inbox.simulate(on: &assessment)
+            response.respond(to: assessment, PressureReading(at: at, limit: .gibibytes(1), usage: .mebibytes(1004)))
+            let goesOn = inTurn { admission.apply($0, time: time) }
+            #expect(goesOn)
+        }
+        #expect(member.calls.all == ["warning", "critical, quiescing", "warning", "critical, quiescing"])
+    }
+
+    @Test func `when a dry run ends, memory is released at once, and the ladder begins anew`() {
+        let ladder = EscalationLadder.standard.terminating(after: .seconds(2), grace: .seconds(1))
+        let manager = manager(PressurePolicy(ladder: ladder, isDryRun: true)), holder = NotedHolder(held: 100 << 20)
+        manager.register(holder)
+        _ = manager.part { Member() }
+        var response = response(of: manager)
+        source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
+        for second in 0...5 { turn(.seconds(second), .critical, &response, shortfall: .mebibytes(40)) }
+        #expect(!manager.parts.purger.isAwaited)
+        manager.isDryRun = false
+        turn(.seconds(6), .critical, &response, shortfall: .mebibytes(40))
+        #expect(manager.parts.purger.isAwaited && exits.count == 0)
+        #expect(manager.reports.filter { $0.action == .quiesce }.map(\.outcome) == [.dryRun, .done])
+        pass(of: manager)
+        #expect(holder.asked == [40 << 20])
+    }
+
     @Test func `an end that is not carried out is reported once an episode`() {
         let ladder = EscalationLadder.standard.terminating(after: .seconds(1))
         let manager = manager(PressurePolicy(ladder: ladder, isDryRun: true))

@@ -45,11 +45,12 @@ import Testing
 
     /// Asks the registered purgeables that share memory for `target` bytes, of which `before` are released already.
     private func askShared(
-        _ target: ByteCount, before: ByteCount = .zero, includesPrecious: Bool = true
+        _ target: ByteCount, before: ByteCount = .zero, includesPrecious: Bool = true, sparesSmall: Bool = false
     ) -> ByteCount {
         let registry = registry, time = time, purger = purger()
         return inTurn { turn in
-            let pass = ReleasePass(turn: turn, time: time, purger: purger, isUpkeep: false)
+            let pass = ReleasePass(
+                turn: turn, time: time, purger: purger, isUpkeep: false, sparesSmall: sparesSmall)
             let entries = registry.snapshot
             var released = before
             _ = pass.askShared(
@@ -140,7 +141,7 @@ import Testing
         #expect(ask(100).released == 100 && gone.asked.isEmpty && here.asked == [100])
         // From the second pass on, nothing of the one that has left is on offer.
         #expect(ask(10).released == 10 && here.asked == [100, 10])
-        #expect(entry.held.load(ordering: .relaxed) == 0 && entry.offered.load(ordering: .relaxed) == 0)
+        #expect(entry.offered.load(ordering: .relaxed) == 0)
         #expect(other.held.load(ordering: .relaxed) == 50)
     }
 
@@ -207,6 +208,17 @@ import Testing
         let first = cache(200, share: 100), second = cache(200, share: 100, .precious)
         #expect(askShared(100, includesPrecious: includesPrecious) == 100)
         #expect(first.asked == cheap && second.asked == precious)
+    }
+
+    @Test(arguments: [(99, true), (100, false)], [RebuildCost.expensive, .precious])
+    func `a small cache that is expensive to rebuild is spared, also if the cache shares memory`(
+        size: (held: Int, isSpared: Bool), cost: RebuildCost
+    ) {
+        let (held, isSpared) = size
+        let cheap = cache(200, share: 100), expensive = cache(held, share: 100, cost)
+        let released = askShared(400, sparesSmall: true)
+        #expect(cheap.asked == [200] && expensive.asked == (isSpared ? [] : [held]))
+        #expect(released == ByteCount(isSpared ? 200 : 200 + held))
     }
 
     @Test func `a volatile cache that fell back to ordinary memory has no share of the heap`() {

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -132,5 +133,40 @@ import Testing
         holder.notes.withLock { $0.held = 6 }
         cache.insert(2, forKey: 2)
         #expect(holders() == ["volatile 7 volatile", "empty 0", "cache 200", "holder 5"])
+    }
+
+    @Test func `a recorder is told of what a pass has counted since the last status, also during a call`() {
+        let manager = ResourceManager(source: FallingSource(), time: ManualClock().timekeeper)
+        let holder = NotedHolder(held: 5), purger = manager.parts.purger
+        manager.register(holder)
+        func pass() {
+            var report = report()
+            report.asked = 1
+            purger.post(.init(report: report, includesPrecious: false))
+            let goesOn = inTurn { turn in purger.run(turn) { _ in } }
+            #expect(goesOn)
+        }
+        func held() -> [Int] {
+            var bytes: [Int] = []
+            let turn = RecordedTurn(PressureReading(at: .zero), PressureAssessment(at: .zero), manager.parts)
+            turn.eachHolder { _, held, _ in bytes.append(held) }
+            return bytes
+        }
+        _ = manager.status
+        holder.notes.withLock { $0.held = 900 }
+        pass()
+        #expect(held() == [900])
+        let isInside = manager.parts.purgeables.snapshot[0].gate.call { pass() }
+        #expect(isInside && held() == [900] && holder.asked == [1])
+    }
+
+    @Test func `the held bytes are asked of no purgeable whose registration has ended meanwhile`() {
+        let manager = ResourceManager(source: FallingSource(), time: ManualClock().timekeeper)
+        let last = Mutex<Registration?>(nil), asked = Counter()
+        manager.register(NotedHolder("first", held: 10, onCount: { last.withLock { $0 }?.cancel() }))
+        let registration = manager.register(NotedHolder("last", held: 5, onCount: { asked.add(1) }))
+        #expect(manager.heldBytes() == 15 && asked.value == 1)
+        last.withLock { $0 = registration }
+        #expect(manager.heldBytes() == 10 && asked.value == 1)
     }
 }

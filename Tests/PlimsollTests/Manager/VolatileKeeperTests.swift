@@ -220,6 +220,13 @@ import Testing
 
     private func manager() -> ResourceManager { ResourceManager(source: source, time: clock.timekeeper) }
 
+    /// Returns parts whose heap can be trimmed, unlike that of the test bundle, which has a `malloc` of its own.
+    private func parts(canTrim: Bool = true) -> ManagerParts {
+        ManagerParts(
+            source: source, policy: .standard, time: clock.timekeeper, requests: .process, exit: { _, _ in },
+            allocator: GiveBackTests.Heap(canGiveBack: canTrim))
+    }
+
     private func blank(_ at: Duration) -> ActionReport {
         ActionReport(eventID: 7, action: .release, level: .warning, evidence: .headroom, began: at)
     }
@@ -251,7 +258,7 @@ import Testing
             (nil, 0, true, 1, true), (nil, 0, true, 0, false), (nil, 0, false, 1, false), (0, 0, false, 1, false),
         ]
         for row in rows {
-            let parts = manager().parts
+            let parts = parts()
             var response = VolatileResponse(parts: parts), ramp = RefillRamp()
             if row.isShort { _ = ramp.allowance(room: .mebibytes(1), level: .warning, at: .zero) }
             let reading = PressureReading(
@@ -261,7 +268,25 @@ import Testing
                 to: PressureAssessment(at: .zero, room: row.room.map { ByteCount($0) }), reading, ramp: ramp,
                 isPurging: false, blank: blank(.zero))
             let isPosted = !parts.keeper.isFree(for: reading)
-            #expect(isPosted == (row.isDue && parts.keeper.canTrim), "\(row)")
+            #expect(isPosted == row.isDue, "\(row)")
+        }
+    }
+
+    @Test func `the heap is not trimmed during a pass, above the normal level, in a burst, or if that has no effect`() {
+        let rows: [(isPurging: Bool, level: PressureLevel, surge: Int, canTrim: Bool, isDue: Bool)] = [
+            (false, .normal, (4 << 20) - 1, true, true), (true, .normal, 0, true, false),
+            (false, .warning, 0, true, false), (false, .normal, 4 << 20, true, false),
+            (false, .normal, 0, false, false),
+        ]
+        for row in rows {
+            let parts = parts(canTrim: row.canTrim)
+            var response = VolatileResponse(parts: parts)
+            let reading = PressureReading(at: .zero, limit: .gibibytes(1), usage: .mebibytes(100), charged: 1)
+            response.respond(
+                to: PressureAssessment(at: .zero, level: row.level, room: .zero, surge: ByteCount(row.surge)), reading,
+                ramp: RefillRamp(), isPurging: row.isPurging, blank: blank(.zero))
+            let isPosted = !parts.keeper.isFree(for: reading)
+            #expect(isPosted == row.isDue, "\(row)")
         }
     }
 

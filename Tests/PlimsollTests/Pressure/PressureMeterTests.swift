@@ -147,6 +147,17 @@ import Testing
         #expect(!early && due)
     }
 
+    @Test func `a reading that is older than the end of a purge starts no other purge`() {
+        var governor = PurgeGovernor()
+        _ = governor.start(at: .zero, level: .critical, available: .mebibytes(20))
+        var report = report(released: .mebibytes(60), fall: .mebibytes(60))
+        report.took = .milliseconds(50)
+        governor.finished(report, at: .milliseconds(40), available: .mebibytes(20))
+        let stale = governor.start(at: .milliseconds(40), level: .critical, available: .mebibytes(20))
+        let fresh = governor.start(at: .milliseconds(50), level: .critical, available: .mebibytes(20))
+        #expect(!stale && fresh)
+    }
+
     @Test func `the measured effects are the falls of both numbers, and the heap's fall the greater one`() {
         var report = report(released: 10, fall: .zero)
         report.before = Footprint(resident: 100, usage: 200)
@@ -185,6 +196,14 @@ import Testing
             let allowance = ramp.allowance(room: room, level: .normal, at: .milliseconds(milliseconds))
             #expect(allowance == room * share && ramp.isFull == (share == 1), "at \(milliseconds) ms")
         }
+    }
+
+    @Test func `T24 without a limit nothing is held back, whatever was before`() {
+        var ramp = RefillRamp()
+        let room = ByteCount.mebibytes(80)
+        _ = ramp.allowance(room: room, level: .warning, at: .seconds(10))
+        let unlimited = ramp.allowance(room: nil, level: .normal, at: .seconds(11))
+        #expect(unlimited == .max && ramp.isFull && ramp.portion(of: room) == room)
     }
 
     @Test func `the pauses between trims that free nothing double up to 128 s`() {
@@ -227,6 +246,15 @@ import Testing
             let found = trim.isDue(at: .seconds(1), pinned: pinned, isHeldBack: true)
             #expect(found == isDue, "fall \(fall), pinned \(pinned)")
         }
+    }
+
+    @Test func `memory that has grown makes no trim due while trims take more than a hundredth of the time`() {
+        var trim = IdleTrim()
+        _ = trim.isDue(at: .zero, pinned: .mebibytes(60), isHeldBack: true)
+        trim.finished(fall: .zero, took: .milliseconds(500), at: .zero)
+        let early = trim.isDue(at: .seconds(49), pinned: .mebibytes(64), isHeldBack: true)
+        let due = trim.isDue(at: .seconds(51), pinned: .mebibytes(64), isHeldBack: true)
+        #expect(!early && due)
     }
 
     @Test func `a counter that moves makes checks due a quarter of a second apart`() {

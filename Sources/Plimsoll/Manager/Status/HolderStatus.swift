@@ -91,6 +91,7 @@ extension PurgeableRegistry.Entry {
             readRate()
             var said = HolderAnswer()
             said.held = ByteCount(min(max(0, purgeable.heldBytes), ReleasePass.mostHeld))
+            held.store(said.held.bytes, ordering: .relaxed)
             said.volatileHeld = volatile.map { ByteCount(min(max(0, $0.volatileBytes), said.held.bytes)) }
             if let counting = purgeable as? any CountingPurgeable {
                 (said.limit, said.cache) = (counting.holdsAtMost, counting.statistics)
