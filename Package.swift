@@ -308,8 +308,8 @@ let package = Package(
         .testTarget(
             name: "PlimsollHeapTests",
             dependencies: [
-                "PlimsollHeap", "plimsoll-bench", "Plimsoll", "PlimsollDemos", "PlimsollTesting", "CAllocationCounter",
-                "TestSupport",
+                "PlimsollHeap", "CPlimsollHeap", "plimsoll-bench", "Plimsoll", "PlimsollDemos", "PlimsollTesting",
+                "CAllocationCounter", "TestSupport",
             ],
             swiftSettings: rules),
         .testTarget(

@@ -31,7 +31,7 @@ struct ObjectNames {
             types.relative(descriptor + 12 + index * 4).flatMap { MangledName.type(at: $0, types) }
         }
         let place = names.contains(nil) ? " at \(place(metadata))" : ""
-        return "closure capturing \(names.map { $0 ?? "?" }.joined(separator: ", "))\(place)"
+        return TypeNames.bounded("closure capturing \(names.map { $0 ?? "?" }.joined(separator: ", "))\(place)")
     }
 
     private func place(_ address: UInt64) -> String {

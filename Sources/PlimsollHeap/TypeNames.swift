@@ -7,16 +7,24 @@ import CPlimsollHeap
 struct TypeNames {
     let heap: OpaquePointer
     private var known: [UInt64: String] = [:]
+    /// Most names, and most bytes of a name. In the memory of a hostile process, types with many arguments may nest to
+    /// terabytes of text.
+    private static let most = 1 << 16, longest = 2000
 
     init(_ heap: OpaquePointer) { self.heap = heap }
 
     /// Returns the name as Swift's own `String(reflecting:)` has it, without the standard library's module.
     mutating func name(ofMetadata metadata: UInt64, depth: Int = 0) -> String {
         if let name = known[metadata] { return name }
-        guard depth < 8 else { return "…" }
-        let name = describe(metadata, depth) ?? "?"
+        guard depth < 8, known.count < Self.most else { return "…" }
+        let name = Self.bounded(describe(metadata, depth) ?? "?")
         known[metadata] = name
         return name
+    }
+
+    /// Returns the name without what is beyond the longest.
+    static func bounded(_ name: String) -> String {
+        name.utf8.count <= longest ? name : String(decoding: name.utf8.prefix(longest), as: UTF8.self) + "…"
     }
 
     private mutating func describe(_ metadata: UInt64, _ depth: Int) -> String? {
@@ -161,7 +169,7 @@ struct TypeNames {
         let indirect: UInt64? = isIndirect ? read(target) : target
         guard let descriptor = indirect, var levels = contexts(of: descriptor) else { return nil }
         if levels.first?.name == "Swift" && levels.count > 1 { levels.removeFirst() }
-        return levels.map(\.name).joined(separator: ".")
+        return Self.bounded(levels.map(\.name).joined(separator: "."))
     }
 
     // MARK: Reading

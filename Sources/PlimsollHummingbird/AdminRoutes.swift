@@ -5,10 +5,13 @@ public import Plimsoll
 public import PlimsollService
 
 extension RouterMethods {
-    /// Adds the pages of `AdminPages`: `/healthz`, `/readyz`, `/plimsoll`, `/plimsoll/metrics` and `/plimsoll/ui`.
+    /// Adds the pages of `AdminPages`: `/healthz`, `/readyz`, `/plimsoll`, `/plimsoll/metrics`, `/plimsoll/heap` and
+    /// `/plimsoll/ui`, and `/plimsoll/release` and `/plimsoll/simulate`, which refuse every change unless
+    /// `AdminPages.allowsChanges` is true.
     ///
     ///     router.addPlimsollRoutes(plimsoll)
     ///     router.add(middleware: LoadSheddingMiddleware(manager))
+    ///
     /// Add the routes before other middleware, so that no middleware can block the pages. The pages expose internal
     /// details. Add them to a group behind an access check, or to a router on a separate port, unless only operators
     /// can reach this router.

@@ -42,7 +42,7 @@ struct TopCommand: ParsableCommand {
     private func printLines(_ first: String, _ client: AdminClient, _ signals: SignalQueue) throws {
         var line = first
         while Output.write(line + "\n", to: STDOUT_FILENO) {
-            while !Screen.isReadable(client.descriptor, within: .milliseconds(100)) {
+            while !client.hasLine, !Screen.isReadable(client.descriptor, within: .milliseconds(100)) {
                 if signals.endingArrived() != nil { return }
             }
             line = try AdminOptions.failing { () throws(AdminError) in try client.nextLine() }
@@ -57,12 +57,13 @@ struct TopCommand: ParsableCommand {
                 Screen.draw(TopView(columns: size.columns, rows: size.rows).frame(answer))
                 drawn = size
             }
-            if Screen.keys(within: .milliseconds(100), beside: client.descriptor).contains(where: {
+            let wait = client.hasLine ? Duration.zero : .milliseconds(100)
+            if Screen.keys(within: wait, beside: client.descriptor).contains(where: {
                 $0 == "q" || $0 == "Q" || $0 == "\u{3}"
             }) {
                 return
             }
-            guard Screen.isReadable(client.descriptor, within: .zero) else { continue }
+            guard client.hasLine || Screen.isReadable(client.descriptor, within: .zero) else { continue }
             answer = try AdminOptions.failing { () throws(AdminError) in try client.decode(client.nextLine()) }
             try AdminOptions.check(answer)
             drawn = nil

@@ -1,5 +1,6 @@
 package import ArgumentParser
 import Glibc
+import Synchronization
 
 /// Error of a command that did not do what was asked: one sentence on standard error, and the exit status.
 package struct Failure: Error {
@@ -28,7 +29,21 @@ package enum Output {
     /// Name of the running program, for example `plimsoll` or `plimsoll-bench`.
     package static let program = CommandLine.arguments.first?.split(separator: "/").last.map(String.init) ?? "plimsoll"
 
-    package static func line(_ text: String) { write(text + "\n", to: STDOUT_FILENO) }
+    /// The errno of the last failed write to standard output; 0 if there is none. Relaxed: the number publishes nothing
+    /// else.
+    private static let lost = Atomic<Int32>(0)
+
+    /// Prints a line. `check()` throws if that failed.
+    package static func line(_ text: String) {
+        if !write(text + "\n", to: STDOUT_FILENO) { lost.store(errno, ordering: .relaxed) }
+    }
+    /// Throws if output was lost, for example because the disk is full.
+    package static func check() throws {
+        let number = lost.load(ordering: .relaxed)
+        guard number == 0 else {
+            throw Failure.failed("cannot write all of the output: \(String(cString: strerror(number)))")
+        }
+    }
     package static func error(_ text: String) { write(text + "\n", to: STDERR_FILENO) }
     /// Prints an error message, which begins with the name of the program.
     package static func problem(_ text: String) { error("\(program): \(text)") }
@@ -44,7 +59,11 @@ package enum Output {
             while !rest.isEmpty {
                 let written = Glibc.write(descriptor, rest.baseAddress, rest.count)
                 if written < 0 && errno == EINTR { continue }
-                if written <= 0 { return false }
+                if written <= 0 {
+                    // Commands that print for as long as someone reads end in good order without a reader.
+                    if descriptor == STDOUT_FILENO, errno != EPIPE { lost.store(errno, ordering: .relaxed) }
+                    return false
+                }
                 rest = UnsafeRawBufferPointer(rebasing: rest[written...])
             }
             return true

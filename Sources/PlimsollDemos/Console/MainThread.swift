@@ -9,7 +9,10 @@ package enum MainThread {
     package static func run<Root: ParsableCommand>(_ root: Root.Type) {
         do {
             var command = try root.parseAsRoot()
-            guard let asynchronous = command as? any AsyncParsableCommand else { return try command.run() }
+            guard let asynchronous = command as? any AsyncParsableCommand else {
+                try command.run()
+                return try reportingFailure { try Output.check() }
+            }
             runToExit(asynchronous, root)
         } catch {
             root.exit(withError: error)

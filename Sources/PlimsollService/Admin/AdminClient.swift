@@ -36,6 +36,10 @@ package final class AdminClient {
     /// connection ends.
     package var descriptor: Int32 { file }
 
+    /// True if `nextLine()` returns without a wait: an answer came together with the one before, and `descriptor` may
+    /// not be readable.
+    package var hasLine: Bool { inbox.contains(UInt8(ascii: "\n")) }
+
     /// Sends a request and waits for the answer.
     ///
     /// - Throws: `AdminError` if no answer comes in time or the answer is unreadable. An answer that refuses the

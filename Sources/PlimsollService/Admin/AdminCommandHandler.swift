@@ -167,10 +167,12 @@ struct AdminCommandHandler: Sendable {
 
     /// Returns the purgeables and the number of bytes of a purge.
     ///
+    /// - Parameter holders: the registered purgeables.
     /// - Throws: `AdminRefusal` if the request is malformed, or if no purgeable fits.
-    func purgeTarget(_ request: AdminRequest) throws(AdminRefusal) -> (selection: PurgeableSelection, bytes: Int) {
+    func purgeTarget(_ request: AdminRequest, among holders: [HolderStatus]) throws(AdminRefusal) -> (
+        selection: PurgeableSelection, bytes: Int
+    ) {
         let (chosen, words) = try selection(request)
-        let holders = manager.status.holders
         let isThere = holders.contains { holder in
             (request.name.map { holder.name == $0 } ?? true) && (request.tag.map { holder.tags.contains($0) } ?? true)
                 && (request.group.map { holder.group == $0 || holder.group.hasPrefix($0 + "/") } ?? true)
@@ -184,7 +186,7 @@ struct AdminCommandHandler: Sendable {
     }
 
     private func purge(_ request: AdminRequest) throws(AdminRefusal) -> ActionStatus {
-        let (selection, bytes) = try purgeTarget(request)
+        let (selection, bytes) = try purgeTarget(request, among: manager.status.holders)
         let report: ActionReport = manager.release(bytes, from: selection)
         return ActionStatus(report)
     }

@@ -32,8 +32,7 @@ extension ServiceSettings {
             var changed = self
             do throws(Setting.Refusal) {
                 try setting.apply(text, &changed)
-                changed.configured.removeAll { $0.setting.key == setting.key }
-                changed.configured.append((setting, text))
+                changed.configured[setting.key] = text
                 self = changed
             } catch {
                 problems.append(

@@ -9,8 +9,8 @@ public import Plimsoll
 public struct ServiceSettings: Sendable {
     /// A policy with the keys applied, to check that the values are consistent.
     var policy = PressurePolicy.standard
-    /// The keys that a configuration has set, with values, in the order of setting.
-    var configured: [(setting: Setting, text: String)] = []
+    /// The values that a configuration has set, by key.
+    var configured: [String: String] = [:]
     /// Findings in a configuration besides valid values, in order.
     private(set) var found: [ConfigurationWarning] = []
     /// The warnings about the configuration that these settings come from, as sentences: unknown variables, service
@@ -93,8 +93,11 @@ public struct ServiceSettings: Sendable {
     func policy(over policy: PressurePolicy) throws(ConfigurationProblem) -> PressurePolicy {
         var settings = ServiceSettings()
         settings.policy = policy
-        // A value that was accepted before is accepted again.
-        for (setting, text) in configured { try? setting.apply(text, &settings) }
+        // A value that was accepted before is accepted again. In the order of `Setting.all`, as `terminate.grace` holds
+        // for the end that `terminate.after` sets, and the two may come from different configurations.
+        for setting in Setting.all {
+            if let text = configured[setting.key] { try? setting.apply(text, &settings) }
+        }
         if let problem = settings.policy.thresholds.problem {
             throw ConfigurationProblem(["warning.*, critical.*, stall.*: \(problem)"])
         }

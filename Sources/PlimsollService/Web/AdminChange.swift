@@ -31,7 +31,8 @@ struct AdminChange {
                 return .init(200, level == .normal ? "normal\n" : "\(level) for \(duration)\n")
             }
             // Without blocking the thread of the web server for as long as the purgeables take.
-            let (selection, target) = try handler.purgeTarget(request)
+            let holders = await manager.takeStatus().holders
+            let (selection, target) = try handler.purgeTarget(request, among: holders)
             return .init(200, await manager.release(target, from: selection).description + "\n")
         } catch {
             return .init(Self.status(of: error.code), "\(error.sentence)\n")

@@ -81,8 +81,13 @@ final class RequestQueue: Sendable {
     /// under the lock is safe.
     private func takeNext() -> CheckedContinuation<Bool, Never>? {
         state.withLock { state in
-            guard let place = state.waiters.firstIndex(where: { $0.reserve() }) else { return nil }
-            return state.waiters.remove(at: place).resume
+            var refused: RequestPriority?
+            // Room that becomes free meanwhile is not for a later request of the same priority.
+            for place in state.waiters.indices where state.waiters[place].priority != refused {
+                if state.waiters[place].reserve() { return state.waiters.remove(at: place).resume }
+                refused = state.waiters[place].priority
+            }
+            return nil
         }
     }
 

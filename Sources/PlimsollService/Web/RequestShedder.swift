@@ -182,7 +182,9 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
         // fit.
         let now = running.add(1, ordering: .sequentiallyConsistent).newValue
         if now > most {
-            running.subtract(1, ordering: .relaxed)
+            running.subtract(1, ordering: .sequentiallyConsistent)
+            // The other one may wait in the queue, and there may be no request left whose end would admit it.
+            if !isWaiting { queue.admitNext() }
             return .concurrency
         }
         if bits == Self.open, now > peak.load(ordering: .relaxed) { peak.max(now, ordering: .relaxed) }

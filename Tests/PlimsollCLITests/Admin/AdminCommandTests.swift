@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Plimsoll
+import PlimsollLinux
 import PlimsollService
 import PlimsollTesting
 import TestSupport
@@ -139,6 +140,31 @@ import Testing
         #expect(output == [#"{"code":"absent","error":"no purgeable with the name \"imagse\" is registered; registered: images","ok":false}"#])
         open.stop()
         #expect(try run(["status", "--socket", path]).status == 69)
+    }
+
+    @Test(.needs(isBuilt, "the program has not been built"))
+    func `answers that come at once are shown at once, and not each with the next one`() async throws {
+        let directory = NSTemporaryDirectory() + "pc-\(UUID().uuidString.prefix(8))", path = directory + "/s"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let socket = try PrivateSocket(at: path)
+        let child = try ChildProcess(
+            RunCommandTests.program, ["plimsoll", "top", "--json", "--socket", path], readsOutput: true, endsWithParent: true)
+        var accepted: Int32?
+        await until("the command to connect") {
+            accepted = socket.accept()?.file
+            return accepted != nil
+        }
+        let connection = try #require(accepted)
+        defer { close(connection) }
+        let answers = (0..<3).map { #"{"name":"\#($0)","ok":true}"# }
+        #expect(Output.write(answers.joined(separator: "\n") + "\n", to: connection))
+        var lines: [String] = []
+        await until("all answers") {
+            lines += child.output?.lines() ?? []
+            return lines.count == 3
+        }
+        #expect(lines == answers)
     }
 
     @Test(.needs(isBuilt, "the program has not been built"))

@@ -2,6 +2,7 @@ import ArgumentParser
 import Plimsoll
 import PlimsollService
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollCLI
@@ -64,6 +65,14 @@ import Testing
         #expect(stress.limit == .mebibytes(512))
         let chosen: [Scenario] = try Allowed.list("traffic,ramp-20,traffic", "--scenario")
         #expect(chosen == [.traffic, .slowRamp])
+    }
+
+    @Test(.needs(AdminCommandTests.isBuilt, "the program has not been built"), arguments: ["simulate __##", "watch --json"])
+    func `a command whose output is lost because the disk is full fails, and says so`(command: String) throws {
+        let script = "exec \"$0\" \(command) 2>&1 >/dev/full"
+        let child = try ChildProcess("/bin/sh", ["sh", "-c", script, RunCommandTests.program], readsOutput: true)
+        #expect(child.waitForEnd() == .exited(1))
+        #expect(child.output?.lines() == ["plimsoll: cannot write all of the output: No space left on device"])
     }
 
     @Test func `unavailable exits with 69 and failed with 1`() {

@@ -35,6 +35,16 @@ import Testing
         #expect(settings.metricsInterval == .zero && !settings.notifiesServiceManager)
     }
 
+    @Test func `the time to save holds for the end of another configuration, before or after`() throws {
+        let both = ["PLIMSOLL_TERMINATE_AFTER": "60s", "PLIMSOLL_TERMINATE_GRACE": "3s"]
+        for file in [both, ["PLIMSOLL_TERMINATE_GRACE": "3s"]] {
+            let defaults = try ServiceSettings(environment: file)
+            let settings = try ServiceSettings(environment: ["PLIMSOLL_TERMINATE_AFTER": "30s"], defaults: defaults)
+            let ladder = try settings.policy(over: .standard).ladder
+            #expect(ladder == .standard.terminating(after: .seconds(30), grace: .seconds(3)), "\(file)")
+        }
+    }
+
     @Test func `a former name works, is refused under the new name, and yields to the new name`() throws {
         for (key, former) in Setting.formerKeys {
             let setting = try #require(Setting.all.first { $0.key == key }), old = Setting.variable(former)

@@ -1,5 +1,6 @@
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollService
@@ -44,5 +45,28 @@ import Testing
         #expect(await change(.release, ["all": "true"]).status == 200)
         #expect(cache.statistics.count == 0)
         withExtendedLifetime(registration) {}
+    }
+
+    /// A caller with other work to do while a request waits.
+    private actor Caller {
+        func release(_ pages: AdminPages) async -> AdminPages.Answer {
+            await pages.answer(.release, .init(method: "POST", host: "localhost", origin: "http://localhost"))
+        }
+
+        func letGo(_ holder: SlowHolder) { holder.letGo() }
+    }
+
+    @Test func `a release that waits for a silent purgeable leaves the caller's thread to other work`() async {
+        // Time stands still, so that nothing else ends the wait.
+        let clock = ManualClock(), manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
+        let holder = SlowHolder(), caller = Caller(), pages = AdminPages(manager, allowsChanges: true)
+        manager.register(holder)
+        holder.block()
+        defer { holder.letGo() }
+        async let answer = caller.release(pages)
+        await until("the question for the held bytes") { holder.isAsked }
+        await caller.letGo(holder)
+        let status = await answer.status
+        #expect(status == 200)
     }
 }

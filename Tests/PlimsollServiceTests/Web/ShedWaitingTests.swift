@@ -83,6 +83,37 @@ struct ShedWaitingTests {
         clock.passPatience()
     }
 
+    @Test func `room that becomes free between two attempts is not for the later request`() async {
+        let queue = RequestQueue(capacity: 2) { [clock] _ in await clock.rest() }
+        let room = Counter(), endings = Counter(), attempts = Counter(), order = Log<String>()
+        // The queue makes one attempt at a time. With `endings`, a request ends right after an attempt in vain.
+        let reserve: @Sendable () -> Bool = {
+            defer { attempts.add(1) }
+            if room.value > 0 {
+                room.add(-1)
+                return true
+            }
+            room.add(endings.value)
+            endings.add(-endings.value)
+            return false
+        }
+        await withTaskGroup(of: Void.self) { group in
+            for (number, name) in ["first", "second"].enumerated() {
+                group.addTask { if await queue.wait(.normal, atMost: .seconds(1), reserve) { order.add(name) } }
+                await until("\(name) waits") { attempts.value > number }
+            }
+            endings.add(1)
+            queue.admitNext()
+            #expect(queue.queued == 2)
+            queue.admitNext()
+            await until("the first is admitted") { order.all.count == 1 }
+            room.add(1)
+            queue.admitNext()
+        }
+        #expect(order.all == ["first", "second"] && queue.count == 0)
+        clock.passPatience()
+    }
+
     @Test func `a request refused by its share of arrivals does not wait`() async {
         let shedder = shedder()
         shedder.quiesce(to: .narrowed(to: .quarter))
