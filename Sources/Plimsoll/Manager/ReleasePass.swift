@@ -69,17 +69,18 @@ struct ReleasePass {
         target: ByteCount, released: inout ByteCount
     ) -> End {
         let pool = part == .ordinary ? PurgeableRegistry.Pool.heap : .volatile
-        func mayAsk(_ entry: PurgeableRegistry.Entry) -> Bool { includesPrecious || entry.rebuildCost != .precious }
         func share(of entry: PurgeableRegistry.Entry) -> Int { entry.pool == pool ? entry.currentShare : 0 }
-        for index in range where mayAsk(entries[index]) {
+        for index in range where includesPrecious || entries[index].rebuildCost != .precious {
             guard count(entries[index], part) else { return .replaced }
         }
         let sparesExpensive = isSpared(.expensive, entries, range, part, target)
         let sparesPrecious = isSpared(.precious, entries, range, part, target)
         func isAsked(_ entry: PurgeableRegistry.Entry) -> Bool {
-            guard mayAsk(entry) else { return false }
-            return !(sparesExpensive && entry.rebuildCost == .expensive
-                || sparesPrecious && entry.rebuildCost == .precious)
+            switch entry.rebuildCost {
+            case .trivial, .cheap: true
+            case .expensive: !sparesExpensive
+            case .precious: includesPrecious && !sparesPrecious
+            }
         }
         var all = 0, held = 0, shares = 0
         for index in range where isAsked(entries[index]) {
