@@ -107,17 +107,19 @@ struct probes {
     unsigned char heads[PROBES][HEADER];
 };
 
-static const unsigned char *probe(plimsoll_census *heap, struct probes *probes, uint64_t page) {
+/// `end` is that of the region: a read of pages ends at the first that cannot be read.
+static const unsigned char *probe(plimsoll_census *heap, struct probes *probes, uint64_t page, uint64_t end) {
     if (page < probes->begin || page >= probes->end) {
         struct iovec to[PROBES], from[PROBES];
         uint64_t present[PROBES];
         size_t count = 0;
         probes->begin = page;
-        probes->end = page + PROBES * PAGE;
+        probes->end = least(page + PROBES * PAGE, end);
+        size_t pages = (size_t)(probes->end - page) / PAGE;
         memset(probes->heads, 0, sizeof probes->heads);
-        ssize_t got = heap->pagemap < 0 ? -1 : pread(heap->pagemap, present, sizeof present,
+        ssize_t got = heap->pagemap < 0 ? -1 : pread(heap->pagemap, present, pages * sizeof *present,
             (off_t)(page / PAGE * sizeof *present));
-        for (size_t index = 0; index < PROBES; index++) {
+        for (size_t index = 0; index < pages; index++) {
             if (got >= 0 && ((size_t)got / sizeof *present <= index || !(present[index] >> 63))) continue;
             if (heap->memory >= 0) {
                 heap_read(heap, page + index * PAGE, probes->heads[index], HEADER);
@@ -152,7 +154,7 @@ static void walk_region(plimsoll_census *heap, struct probes *probes, struct reg
             page += length;
             continue;
         }
-        const unsigned char *header = probe(heap, probes, page);
+        const unsigned char *header = probe(heap, probes, page, region.end);
         uint64_t size = word(header, 8) & ~(uint64_t)FLAGS;
         bool is_mapped = word(header, 0) == 0 && (word(header, 8) & FLAGS) == IS_MAPPED && size >= PAGE
             && size % PAGE == 0 && size <= region.end - page;

@@ -68,6 +68,8 @@ static uint64_t leaf_of(plimsoll_census *heap, uint64_t address) {
     if (tree->span != span || !tree->leaf) {
         tree->span = span;
         if (!heap_read(heap, tree->root + span * 8, &tree->leaf, sizeof tree->leaf)) tree->leaf = 0;
+        // What is no tree has words with any bits. No word of a leaf may reach beyond a page.
+        tree->leaf &= ~(uint64_t)7;
     }
     return tree->leaf;
 }
@@ -241,7 +243,9 @@ static bool find_own_tree(plimsoll_census *heap) {
     enum { COUNT = sizeof sizes / sizeof *sizes };
     void *blocks[COUNT];
     for (int index = 0; index < COUNT; index++) blocks[index] = malloc(sizes[index]);
-    bool is_found = blocks[0] && find_root(heap, &(struct probe){(uint64_t)blocks[0], 1}, 1);
+    // Some of the blocks may lie in new mappings.
+    bool is_found = blocks[0] && heap_read_regions(heap) == 0
+        && find_root(heap, &(struct probe){(uint64_t)blocks[0], 1}, 1);
     for (int index = 0; index < COUNT; index++) {
         uint64_t size = 0;
         is_found = is_found && heap_find_in_tree(heap, (uint64_t)blocks[index], &size) && size >= sizes[index]
@@ -251,13 +255,18 @@ static bool find_own_tree(plimsoll_census *heap) {
     return is_found;
 }
 
+/// Returns true if jemalloc's blocks may lie in the region.
+static bool is_probed(const struct region *region) {
+    return region->is_anonymous && region->is_writable && !region->is_brk && region->end - region->begin >= 1 << 20;
+}
+
 static bool find_tree_of_other(plimsoll_census *heap) {
     struct probe probes[MOST_PROBES];
-    size_t count = 0;
-    for (size_t index = 0; index < heap->region_count && count < MOST_PROBES; index++) {
-        struct region region = heap->regions[index];
-        if (!region.is_anonymous || !region.is_writable || region.is_brk) continue;
-        if (region.end - region.begin < 1 << 20) continue;
+    size_t count = 0, low = 0, high = heap->region_count;
+    // By turns from both ends: the kernel puts stacks of later threads, of which there may be many, at one of them.
+    while (low < high && count < MOST_PROBES) {
+        struct region region = heap->regions[count % 2 ? low++ : --high];
+        if (!is_probed(&region)) continue;
         probes[count++] = (struct probe){region.begin, least((region.end - region.begin) / PAGE, PROBED_PAGES)};
     }
     return find_root(heap, probes, count);

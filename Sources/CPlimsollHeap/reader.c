@@ -54,13 +54,14 @@ static void fill(plimsoll_census *heap, struct window *window, uint64_t address)
             last++;
         unsigned char *into = window->bytes + page * PAGE;
         size_t size = (last - page) * PAGE, done = 0;
-        // The region may end within the run: what can be read is read page by page.
-        if (is_present && !heap_read(heap, begin + page * PAGE, into, size)) {
-            while (done < size && heap_read(heap, begin + page * PAGE + done, into + done, PAGE)) done += PAGE;
-        } else if (is_present) {
+        if (is_present && heap_read(heap, begin + page * PAGE, into, size)) {
             done = size;
+        } else {
+            memset(into, 0, size);
+            // Regions may end and begin within the run: what can be read is read page by page.
+            for (size_t at = 0; is_present && at < size; at += PAGE)
+                if (heap_read(heap, begin + page * PAGE + at, into + at, PAGE)) done += PAGE;
         }
-        memset(into + done, 0, size - done);
         heap->filled_bytes += done;
         window->is_empty = window->is_empty && done == 0;
         page = last;

@@ -166,13 +166,12 @@ static struct plimsoll_census_type *lookup(plimsoll_census *heap, uint64_t metad
     for (; heap->type_slots[slot]; slot = (slot + 1) % TYPE_SLOTS)
         if (heap->types[heap->type_slots[slot] - 1].metadata == metadata) return &heap->types[heap->type_slots[slot] - 1];
     uint64_t *rejected = &heap->rejected[hash(metadata) % REJECTED_SLOTS];
-    if (*rejected == metadata) return NULL;
+    if (*rejected == metadata || heap->type_count == MAX_TYPES) return NULL;
     struct plimsoll_census_type type = {.metadata = metadata};
     if (!describe(heap, &type)) {
         *rejected = metadata;
         return NULL;
     }
-    if (heap->type_count == MAX_TYPES) return NULL;
     heap->types[heap->type_count] = type;
     heap->type_slots[slot] = (uint16_t)(heap->type_count + 1);
     return &heap->types[heap->type_count++];
@@ -246,8 +245,9 @@ void heap_add(struct plimsoll_census_type *type, const unsigned char *head, uint
     case PLIMSOLL_CENSUS_DICTIONARY:
     case PLIMSOLL_CENSUS_SET: break;
     }
-    // Counts that were read while another thread wrote may have any value.
-    if (used > capacity || capacity > bytes) return;
+    // Counts that were read while another thread wrote, or that a hostile process made up, may have any value.
+    uint64_t stride = (uint64_t)type->stride + type->value_stride;
+    if (used > capacity || capacity > bytes / (stride ? stride : 1)) return;
     type->used += used;
     type->capacity += capacity;
 }

@@ -1,4 +1,5 @@
 import CAllocationCounter
+import CPlimsollHeap
 import Foundation
 import Plimsoll
 import PlimsollTesting
@@ -150,6 +151,21 @@ struct HeapCensusTests {
         }
     }
 
+    @Test func `a census works after all files of the process were closed, and closes no file that has the number now`() async {
+        await #expect(processExitsWith: .success) {
+            guard (try? HeapCensus.take()) != nil else { exit(2) }
+            let file = (Int32(0)..<1024).first { number in
+                let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
+                return target?.hasSuffix("/pagemap") == true
+            }
+            let other = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+            guard let file, dup2(other, file) == file else { exit(3) }
+            guard let census = try? HeapCensus.take(), census.way == .chunks else { exit(4) }
+            var status = stat()
+            exit(fstat(file, &status) == 0 && status.st_mode & S_IFMT == S_IFSOCK ? 0 : 5)
+        }
+    }
+
     @Test func `growth lists the types that have grown since the census before, and no others`() async throws {
         let before = try await census()
         let leak = (0..<7000).map { _ in PlantedSub() }
@@ -222,6 +238,69 @@ struct HeapCensusTests {
             let word = UInt64(UInt(bitPattern: page)) + 16
             exit(HeapCensus.bytes(reachedFrom: [[word]], atMost: 1000) == [0] ? 0 : 3)
         }
+    }
+
+    private static func makePages(_ count: Int) throws -> UnsafeMutableRawPointer {
+        let pages = mmap(nil, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        try #require(pages != MAP_FAILED)
+        return try #require(pages)
+    }
+
+    /// Returns an empty array with room, and the metadata of its storage.
+    private static func emptyArray<Element>(of type: Element.Type) -> (array: [Element], metadata: UInt64) {
+        var array: [Element] = []
+        array.reserveCapacity(10)
+        return (array, unsafeBitCast(array, to: UnsafeRawPointer.self).load(as: UInt64.self))
+    }
+
+    /// Fills a zeroed page as glibc and Swift do: a chunk that is a mapping of its own, and the storage of an array.
+    private static func writeStorage(_ metadata: UInt64, used: UInt64, capacity: UInt64, to page: UnsafeMutableRawPointer) {
+        page.storeBytes(of: 4096 | 2, toByteOffset: 8, as: UInt64.self)
+        page.storeBytes(of: metadata, toByteOffset: 16, as: UInt64.self)
+        // One reference.
+        page.storeBytes(of: 3, toByteOffset: 24, as: UInt64.self)
+        page.storeBytes(of: used, toByteOffset: 32, as: UInt64.self)
+        page.storeBytes(of: capacity << 1, toByteOffset: 40, as: UInt64.self)
+    }
+
+    @Test func `elements for which a block has no room are not counted`() async throws {
+        struct Claimed { var number = 1 }
+        let (array, metadata) = Self.emptyArray(of: Claimed.self), page = try Self.makePages(1)
+        defer { munmap(page, 4096) }
+        // The block has room for 506.
+        Self.writeStorage(metadata, used: 1000, capacity: 1000, to: page)
+        let census = try await census(), row = census.rows.first { $0.name.hasSuffix("Claimed>") }
+        guard census.way == .chunks else { return }
+        #expect(row?.count == 2 && row?.usedBytes == 0)
+        withExtendedLifetime(array) {}
+    }
+
+    /// Returns the number of elements of all arrays with that metadata; `nil` if malloc has no chunks to walk.
+    private static func elements(_ metadata: UInt64, by way: HeapCensus.Way) throws -> UInt64? {
+        var failure: Int32 = 0, count = 0
+        let opened = plimsoll_census_open(0, &failure), heap = try #require(opened)
+        defer { plimsoll_census_close(heap) }
+        let hasChunks = plimsoll_census_has_chunks(heap)
+        guard way == .scan || hasChunks else { return nil }
+        failure = plimsoll_census_take(heap, way == .scan ? PLIMSOLL_CENSUS_SCAN : PLIMSOLL_CENSUS_CHUNKS)
+        try #require(failure == 0)
+        let types = UnsafeBufferPointer(start: plimsoll_census_types(heap, &count), count: count)
+        return types.first { $0.metadata == metadata }?.used ?? 0
+    }
+
+    @Test(arguments: [HeapCensus.Way.chunks, .scan])
+    func `blocks behind a page that is in memory and cannot be read are counted`(way: HeapCensus.Way) async throws {
+        struct Behind { var number = 1 }
+        let (array, metadata) = Self.emptyArray(of: Behind.self), pages = try Self.makePages(3)
+        defer { munmap(pages, 3 * 4096) }
+        for page in 0..<3 { pages.storeBytes(of: 0, toByteOffset: page * 4096, as: UInt64.self) }
+        Self.writeStorage(metadata, used: 7, capacity: 10, to: pages + 2 * 4096)
+        try #require(mprotect(pages + 4096, 4096, PROT_NONE) == 0)
+        let found = try await withCheckedThrowingContinuation { (done: CheckedContinuation<UInt64?, any Error>) in
+            precondition(Thread.start("census") { done.resume(with: Result { try Self.elements(metadata, by: way) }) })
+        }
+        #expect(found ?? 7 == 7)
+        withExtendedLifetime(array) {}
     }
 
     @Test func `the census checks its test objects, and leaves them out of the result`() async throws {

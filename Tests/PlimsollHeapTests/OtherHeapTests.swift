@@ -42,12 +42,12 @@ struct OtherHeapTests {
         /// The lines after the truth.
         let lines: [String]
 
-        init(_ options: [String], malloc: String? = nil) async throws {
+        init(_ options: [String], malloc: String? = nil, settings: [String] = []) async throws {
             let program = builtProgram("plimsoll-bench")
             let preload = malloc.map { "LD_PRELOAD=\($0)" }
             let child = try ChildProcess(
-                "/usr/bin/env", ["env"] + (preload.map { [$0] } ?? []) + [program, "_held-heap"] + options, readsOutput: true,
-                endsWithParent: true)
+                "/usr/bin/env", ["env"] + (preload.map { [$0] } ?? []) + settings + [program, "_held-heap"] + options,
+                readsOutput: true, endsWithParent: true)
             let output = try #require(child.output)
             var lines: [String] = []
             // The last line is empty: from then on the heap does not change.
@@ -88,6 +88,23 @@ struct OtherHeapTests {
         #expect(own.ownedBytes > 0 && own.freeBytes > 0)
         // An array of 100,000 bytes is in a block of 112 KiB, the next larger one.
         #expect(process.lines[1] == "\(112 << 10)")
+        #expect(process.child.end(within: .seconds(60)) == .exited(0))
+    }
+
+    @Test(.needs(jemalloc != nil, "libjemalloc2 is not installed"))
+    func `a heap of jemalloc is found in a process with many large mappings of others`() async throws {
+        let process = try await HeldHeap(["--objects", "10000", "--stacks", "100"], malloc: jemalloc)
+        process.check(try HeapCensus.take(of: process.child.pid), .pages)
+        #expect(process.child.end(within: .seconds(60)) == .exited(0))
+    }
+
+    @Test(.needs(jemalloc != nil, "libjemalloc2 is not installed"))
+    func `a process finds jemalloc's tree although the blocks to look for are in new mappings`() async throws {
+        // A large block is then a mapping of its own.
+        let settings = "MALLOC_CONF=retain:false,dirty_decay_ms:0,muzzy_decay_ms:0"
+        let process = try await HeldHeap(["--objects", "2000", "--own"], malloc: jemalloc, settings: [settings])
+        let own = try JSONLine.decode(HeapCensus.self, from: process.lines[0])
+        #expect(own.way == .pages)
         #expect(process.child.end(within: .seconds(60)) == .exited(0))
     }
 

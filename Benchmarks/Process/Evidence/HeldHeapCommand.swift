@@ -13,12 +13,15 @@ struct HeldHeapCommand: ParsableCommand {
     @Option(help: "Objects of the most frequent kind.") var objects = 1000
     @Option(help: "Writes random words over free lists and headers of blocks, from that seed.") var corrupt: UInt64?
 
+    @Option(help: "Mappings of 1 MiB, as for stacks of threads, made after all others.") var stacks = 0
+
     @Flag(help: "Takes a census, and measures what an array leads to.") var own = false
 
     func run() throws {
         let planted = PlantedHeap(objects)
         Output.line(JSONLine.encode(planted.truth))
         if own { try Self.countItself() }
+        for _ in 0..<stacks { Self.makeStack() }
         if let corrupt { Self.corruptHeap(seed: corrupt) }
         // From here on no malloc: the heap may be broken.
         var byte: UInt8 = 0
@@ -34,6 +37,14 @@ struct HeldHeapCommand: ParsableCommand {
         let word = UInt64(UInt(bitPattern: unsafeBitCast(bytes, to: UnsafeRawPointer.self)))
         Output.line("\(HeapCensus.bytes(reachedFrom: [[word]], atMost: 1000)?.first ?? 0)")
         withExtendedLifetime(bytes) {}
+    }
+
+    /// Makes a mapping behind a page that no access is allowed to.
+    private static func makeStack() {
+        let size = 1 << 20, page = 4096
+        let place = mmap(nil, page + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        guard let place, place != MAP_FAILED else { return }
+        mprotect(place + page, size, PROT_READ | PROT_WRITE)
     }
 
     /// Breaks the links of freed blocks, and sizes in the headers of all.
