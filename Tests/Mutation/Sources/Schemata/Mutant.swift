@@ -32,9 +32,11 @@ public struct Mutant: Sendable, Hashable, Codable {
     public let original, replacement: String
     /// The whole line in the source, without spaces at its ends.
     public let text: String
+    /// Number of equal changes in equal lines further up in the file; `nil` for none, as in records without the key.
+    public let repetition: Int?
 
     /// Identifies the change as long as the changed line stays the same, at any place of the line in the file. The
-    /// column distinguishes equal changes of one line.
+    /// column distinguishes equal changes of one line. Changes of equal lines have one key and differ in `repetition`.
     public var key: String { "\(file) | \(text) | \(column): \(change)" }
     public var change: String { "\(original) -> \(replacement)" }
 }

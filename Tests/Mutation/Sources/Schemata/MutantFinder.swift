@@ -16,6 +16,8 @@ final class MutantFinder: SyntaxVisitor {
     private let firstID: Int
     /// Lines whose mutants don't compile.
     private let excluded: [Int: Exclusion]
+    /// Number of mutants so far by kind and text.
+    private var found: [String: Int] = [:]
 
     /// Calls that end the process, or only report.
     private static let uninteresting: Set = [
@@ -47,10 +49,12 @@ final class MutantFinder: SyntaxVisitor {
         let end = node.endLocation(converter: converter).line
         guard !(line...end).contains(where: { excluded[$0]?.covers(kind) ?? false }) else { return nil }
         let text = lines[line - 1], indentation = text.utf8.prefix { $0 == UInt8(ascii: " ") }.count
+        let column = node.startLocation(converter: converter).column - indentation
+        let place = "\(kind) \(text.trimmed) \(column) \(original) \(replacement)"
         let mutant = Mutant(
-            id: firstID + mutants.count, kind: kind, file: file, line: line,
-            column: node.startLocation(converter: converter).column - indentation, original: original,
-            replacement: replacement, text: text.trimmed)
+            id: firstID + mutants.count, kind: kind, file: file, line: line, column: column, original: original,
+            replacement: replacement, text: text.trimmed, repetition: found[place])
+        found[place, default: 0] += 1
         mutants.append(mutant)
         return mutant.id
     }

@@ -18,7 +18,9 @@ struct Results {
     }
 
     func verdict(on mutant: Mutant) -> Trials.Verdict? {
-        lines.last { $0.mutant.key == mutant.key && $0.mutant.kind == mutant.kind }?.verdict
+        lines.last {
+            $0.mutant.key == mutant.key && $0.mutant.kind == mutant.kind && $0.mutant.repetition == mutant.repetition
+        }?.verdict
     }
 
     mutating func add(_ line: Line) throws {

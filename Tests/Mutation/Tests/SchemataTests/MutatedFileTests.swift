@@ -76,6 +76,12 @@ import Testing
                 + "let a = b < c\nlet d = mutatedEqual(5, e , f)")
     }
 
+    @Test func `equal changes of equal lines are told apart, and those of one line by the column`() {
+        let source = "func f() { a(b == c, b == c) }\n  func f() { a(b == c, b == c) }\nfunc f() { a(b == c, b == c) }"
+        let mutants = MutatedFile(file: "A.swift", source: source, module: "M", firstID: 1).mutants.filter { $0.kind == .comparison }
+        #expect(mutants.map(\.repetition) == [nil, nil, 1, 1, 2, 2] && Set(mutants.map(\.key)).count == 2)
+    }
+
     @Test func `a line may exclude only the mutants of arithmetic`() {
         #expect(code("let a = b < c * 2", excluded: [1: .arithmetic]) == "let a = mutatedLess(1, 2, b , c * (plimsoll_mutant(3) ? 2 + 1 : 2))")
     }
