@@ -59,7 +59,11 @@ static int attach(plimsoll_census *heap) {
 
 /// A forked child has the files of its parent.
 static int attach_again(plimsoll_census *heap) {
-    return heap->is_other || heap->pid == getpid() ? 0 : attach(heap);
+    if (heap->is_other) return 0;
+    // Some code closed all files of the process. The numbers may belong to other files by now.
+    if (!heap_is_present(heap, (uint64_t)heap)) heap->memory = heap->pagemap = -1;
+    else if (heap->pid == getpid()) return 0;
+    return attach(heap);
 }
 
 plimsoll_census *plimsoll_census_open(int process, int *failure) {
@@ -237,56 +241,30 @@ struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap
 
 #else
 
-plimsoll_census *plimsoll_census_open(int process, int *failure) {
-    (void)process;
-    *failure = ENOTSUP;
-    return NULL;
-}
+plimsoll_census *plimsoll_census_open(int process, int *failure) { return (void)process, *failure = ENOTSUP, NULL; }
 void plimsoll_census_close(plimsoll_census *heap) { (void)heap; }
-bool plimsoll_census_has_chunks(plimsoll_census *heap) {
-    (void)heap;
-    return false;
-}
-bool plimsoll_census_has_tree(plimsoll_census *heap) {
-    (void)heap;
-    return false;
-}
-int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) {
-    (void)heap, (void)way;
-    return ENOTSUP;
-}
+bool plimsoll_census_has_chunks(plimsoll_census *heap) { return (void)heap, false; }
+bool plimsoll_census_has_tree(plimsoll_census *heap) { return (void)heap, false; }
+int plimsoll_census_take(plimsoll_census *heap, enum plimsoll_census_way way) { return (void)heap, (void)way, ENOTSUP; }
 int plimsoll_census_watch(int process, void (*before_end)(void *), void *context, int *status) {
-    (void)process, (void)before_end, (void)context, (void)status;
-    return ENOTSUP;
+    return (void)process, (void)before_end, (void)context, (void)status, ENOTSUP;
 }
 const struct plimsoll_census_type *plimsoll_census_types(const plimsoll_census *heap, size_t *count) {
-    (void)heap;
-    *count = 0;
-    return NULL;
+    return (void)heap, *count = 0, NULL;
 }
 struct plimsoll_census_totals plimsoll_census_totals(const plimsoll_census *heap) {
-    (void)heap;
-    return (struct plimsoll_census_totals){0};
+    return (void)heap, (struct plimsoll_census_totals){0};
 }
-int plimsoll_census_refresh(plimsoll_census *heap) {
-    (void)heap;
-    return ENOTSUP;
-}
+int plimsoll_census_refresh(plimsoll_census *heap) { return (void)heap, ENOTSUP; }
 bool plimsoll_census_find_block(plimsoll_census *heap, uint64_t value, struct plimsoll_census_block *block) {
-    (void)heap, (void)value, (void)block;
-    return false;
+    return (void)heap, (void)value, (void)block, false;
 }
 bool plimsoll_census_read(plimsoll_census *heap, uint64_t address, void *into, size_t size) {
-    (void)heap, (void)address, (void)into, (void)size;
-    return false;
+    return (void)heap, (void)address, (void)into, (void)size, false;
 }
-bool plimsoll_census_is_readable(plimsoll_census *heap) {
-    (void)heap;
-    return false;
-}
+bool plimsoll_census_is_readable(plimsoll_census *heap) { return (void)heap, false; }
 bool plimsoll_census_image(plimsoll_census *heap, uint64_t address, char *path, size_t size, uint64_t *offset) {
-    (void)heap, (void)address, (void)path, (void)size, (void)offset;
-    return false;
+    return (void)heap, (void)address, (void)path, (void)size, (void)offset, false;
 }
 
 #endif

@@ -1,6 +1,5 @@
 // Parts of a census, for the files of this target.
-#ifndef CPLIMSOLL_HEAP_INTERNAL_H
-#define CPLIMSOLL_HEAP_INTERNAL_H
+#pragma once
 
 #define _GNU_SOURCE
 #include "CPlimsollHeap.h"
@@ -223,5 +222,4 @@ void heap_forget_tree(plimsoll_census *heap);
 /// Visits whatever looks like an object, under any allocator.
 void heap_scan(plimsoll_census *heap, visitor *visit);
 
-#endif
 #endif

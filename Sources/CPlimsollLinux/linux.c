@@ -4,11 +4,8 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,19 +26,6 @@ int plimsoll_poll(void *files, unsigned count, int64_t nanoseconds) {
 int64_t plimsoll_file_system(const char *path) {
     struct statfs status;
     return statfs(path, &status) < 0 ? -errno : (int64_t)status.f_type;
-}
-
-int plimsoll_connect(const char *path) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t length = strlen(path);
-    if (length >= sizeof address.sun_path) return -ENAMETOOLONG;
-    memcpy(address.sun_path, path, length + 1);
-    int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (file < 0) return -errno;
-    if (connect(file, (struct sockaddr *)&address, sizeof address) == 0) return file;
-    int error = errno;
-    close(file);
-    return -error;
 }
 
 int plimsoll_watch(void) {

@@ -67,13 +67,18 @@ int plimsoll_accept_private(int listener, pid_t *process, uid_t *user) {
     return file < 0 ? -errno : peer_of(file, process, user);
 }
 
-int plimsoll_connect_private(const char *path, pid_t *process) {
+int plimsoll_connect(const char *path) {
     struct sockaddr_un address;
     int error = address_of(path, &address);
     if (error < 0) return error;
     int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (file < 0) return -errno;
-    if (connect(file, (struct sockaddr *)&address, sizeof address) < 0) return failed(file);
+    return connect(file, (struct sockaddr *)&address, sizeof address) < 0 ? failed(file) : file;
+}
+
+int plimsoll_connect_private(const char *path, pid_t *process) {
+    int file = plimsoll_connect(path);
+    if (file < 0) return file;
     uid_t user;
     file = peer_of(file, process, &user);
     if (file >= 0 && fcntl(file, F_SETFL, 0) < 0) return failed(file);

@@ -1,6 +1,5 @@
 // jemalloc 5, if present: found by name, never linked from here.
-#ifndef CPLIMSOLL_MEMORY_JEMALLOC_H
-#define CPLIMSOLL_MEMORY_JEMALLOC_H
+#pragma once
 
 #include <dlfcn.h>
 
@@ -21,5 +20,3 @@ enum plimsoll_ownership plimsoll_jemalloc_ownership(void);
 void plimsoll_jemalloc_revive(void);
 void plimsoll_jemalloc_give_back(bool full);
 bool plimsoll_jemalloc_sample(struct plimsoll_heap_sample *sample);
-
-#endif

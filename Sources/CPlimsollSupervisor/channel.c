@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -185,31 +184,4 @@ uint64_t plimsoll_memory_held(int file) {
     if (fcntl(file, F_GET_SEALS) < 0) return 0;
     struct stat status;
     return fstat(file, &status) == 0 ? (uint64_t)status.st_blocks * 512 : 0;
-}
-
-int plimsoll_epoll(void) {
-    int file = epoll_create1(EPOLL_CLOEXEC);
-    return file < 0 ? -errno : file;
-}
-
-int plimsoll_epoll_set(int epoll, int file, uint64_t key, int reading, int writing) {
-    struct epoll_event event = {.events = (reading ? EPOLLIN : 0u) | (writing ? EPOLLOUT : 0u), .data.u64 = key};
-    int result = RETRIED(epoll_ctl(epoll, EPOLL_CTL_MOD, file, &event));
-    if (result == 0) return 0;
-    if (errno != ENOENT) return -errno;
-    result = RETRIED(epoll_ctl(epoll, EPOLL_CTL_ADD, file, &event));
-    return result == 0 ? 0 : -errno;
-}
-
-int plimsoll_epoll_remove(int epoll, int file) {
-    int result = RETRIED(epoll_ctl(epoll, EPOLL_CTL_DEL, file, NULL));
-    return result == 0 ? 0 : -errno;
-}
-
-int plimsoll_epoll_ready(int epoll, uint64_t *keys, int capacity) {
-    struct epoll_event events[64];
-    int count = RETRIED(epoll_wait(epoll, events, capacity < 64 ? capacity : 64, 0));
-    if (count < 0) return -errno;
-    for (int index = 0; index < count; index++) keys[index] = events[index].data.u64;
-    return count;
 }

@@ -76,3 +76,11 @@ extension Idler.Result {
     /// Processor time in percent of one processor.
     var processorPercent: Double { Double(processorMicroseconds) / 1e4 / seconds }
 }
+
+/// Returns the value below which `share` of `values` lie (nearest rank); `nil` for none.
+func quantile(_ share: Double, of values: [Double]) -> Double? {
+    let sorted = values.sorted()
+    guard !sorted.isEmpty else { return nil }
+    let rank = Int((min(1, max(0, share)) * Double(sorted.count)).rounded(.up))
+    return sorted[max(0, rank - 1)]
+}

@@ -56,6 +56,13 @@ extension Trio {
         return (wasFrozen, last - killed)
     }
 
+    /// True if the kernel still holds a member frozen.
+    private var isAnyFrozen: Bool {
+        Self.members.contains { member in
+            ControlFile.number(freezerDirectory(of: member.name) + "/cgroup.events", key: "frozen") == 1
+        }
+    }
+
     private func freezeUnits() {
         for member in Self.members {
             try? ControlFile.write("1", to: freezerDirectory(of: member.name) + "/cgroup.freeze")

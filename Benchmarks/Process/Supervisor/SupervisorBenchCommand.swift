@@ -1,6 +1,7 @@
 import ArgumentParser
 import Plimsoll
 import PlimsollDemos
+import PlimsollSupervisor
 
 /// Measures the supervisor's benefit and cost.
 struct SupervisorBenchCommand: ParsableCommand {
@@ -76,5 +77,16 @@ struct SupervisorBenchCommand: ParsableCommand {
             try Trio(limit: limit, directory: directory, maker: GroupMaker(), signals: signals, pace: pace)
                 .play(isSupervised: isSupervised, for: .seconds(20))
         }
+    }
+}
+
+extension TrioRecord {
+    fileprivate var hogWasWarned: Bool { wasDone(.warn, to: "hog") }
+    fileprivate var hogWasStopped: Bool { wasDone(.suspend, to: "hog") || wasDone(.end, to: "hog") }
+
+    /// Time from the first critical decision to the first memory returned afterwards.
+    fileprivate var reliefAfterCritical: Duration? {
+        guard let first = audits.first(where: { $0.level == .critical })?.at else { return nil }
+        return audits.first { $0.at >= first && $0.result?.relief ?? .zero > .zero }.map { $0.at - first }
     }
 }

@@ -5,8 +5,7 @@
 // needs no stop of the process's threads. Layouts are those of Swift 5.9 to 6.3 (include/swift/ABI/Metadata.h and
 // stdlib/public/SwiftShims/swift/shims/RefCount.h), of glibc 2.34 to 2.42 (malloc/malloc.c, malloc/arena.c) and of
 // jemalloc 5.3. The caller checks them with objects of its own before it believes a census.
-#ifndef CPLIMSOLL_HEAP_H
-#define CPLIMSOLL_HEAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -135,5 +134,3 @@ bool plimsoll_census_image(plimsoll_census *heap, uint64_t address, char *path, 
 
 /// Writes the text of an errno.
 void plimsoll_census_explain(int failure, char *text, size_t size);
-
-#endif

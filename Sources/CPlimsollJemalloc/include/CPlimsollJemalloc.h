@@ -1,7 +1,6 @@
 // jemalloc for the whole process. A program linked with this module sets jemalloc up before main (start.c), and each
 // thread can count what the thread allocates (meter.c).
-#ifndef CPLIMSOLL_JEMALLOC_H
-#define CPLIMSOLL_JEMALLOC_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ void plimsoll_meter_stop(void);
 
 /// The state of the calling thread. A thread started before `plimsoll_meter_start` counts as well.
 enum plimsoll_meter_state plimsoll_meter_state(void);
-
-#endif

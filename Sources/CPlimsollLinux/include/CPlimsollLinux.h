@@ -1,7 +1,6 @@
 // System calls that Swift's Glibc overlay lacks. Results are those of the system calls: a negative number is an errno,
 // negated.
-#ifndef CPLIMSOLL_LINUX_H
-#define CPLIMSOLL_LINUX_H
+#pragma once
 #include "environment.h"
 #include "notify.h"
 #include "socket.h"
@@ -17,13 +16,9 @@ int plimsoll_poll(void *files, unsigned count, int64_t nanoseconds);
 /// Returns the magic number of the file system that `path` lies on.
 int64_t plimsoll_file_system(const char *path);
 
-/// Returns a non-blocking stream socket connected to the UNIX socket at `path`.
-int plimsoll_connect(const char *path);
-
 /// Returns a non-blocking inotify file that becomes readable when a process writes to one of the paths given to
 /// `plimsoll_watch_writes`.
 int plimsoll_watch(void);
 
 /// Adds `path` to a file made by `plimsoll_watch`.
 int plimsoll_watch_writes(int watch, const char *path);
-#endif

@@ -1,7 +1,6 @@
 // System calls about the environment of a process. Results are those of the system calls: a negative number is an
 // errno, negated.
-#ifndef CPLIMSOLL_ENVIRONMENT_H
-#define CPLIMSOLL_ENVIRONMENT_H
+#pragma once
 #include <stdint.h>
 
 /// Adds the directory at `path` to `watch`, made by `plimsoll_watch`; returns the watch descriptor.
@@ -28,4 +27,3 @@ int plimsoll_uevents(void);
 
 /// Reads the next uevent; returns 0 for a message that is not the kernel's.
 long plimsoll_uevent(int file, void *buffer, unsigned long size);
-#endif

@@ -1,6 +1,5 @@
 // Messages to the service manager. Results are 0 or more, or a negative errno.
-#ifndef CPLIMSOLL_NOTIFY_H
-#define CPLIMSOLL_NOTIFY_H
+#pragma once
 #include <stddef.h>
 
 /// Sends a datagram with descriptors to the socket at `path`, which is abstract if `path` begins with "@"; never
@@ -9,4 +8,3 @@ int plimsoll_notify(const char *path, const void *bytes, size_t count, const int
 
 /// Makes a file in memory, closed on exec.
 int plimsoll_memory_file(const char *name);
-#endif

@@ -1,6 +1,5 @@
-// UNIX stream sockets for one user alone. Results are 0 or more, or a negative errno. All are closed on exec.
-#ifndef CPLIMSOLL_SOCKET_H
-#define CPLIMSOLL_SOCKET_H
+// UNIX stream sockets; private ones are for one user alone. Results are 0 or more, or a negative errno. All are closed on exec.
+#pragma once
 #include <sys/types.h>
 
 /// Returns the longest path that an address holds, without the terminating zero.
@@ -15,6 +14,9 @@ int plimsoll_listen_private(const char *path, int backlog);
 /// (SO_PEERCRED).
 int plimsoll_accept_private(int listener, pid_t *process, uid_t *user);
 
+/// Returns a non-blocking stream socket connected to the UNIX socket at `path`.
+int plimsoll_connect(const char *path);
+
 /// Returns a blocking connection to the socket at `path`; never waits for the listener to accept, which is EAGAIN. Sets
 /// `process` to the listening process.
 int plimsoll_connect_private(const char *path, pid_t *process);
@@ -22,4 +24,3 @@ int plimsoll_connect_private(const char *path, pid_t *process);
 /// Locks the directory `path` against other callers of this function, until the returned file is closed. Never waits:
 /// EWOULDBLOCK.
 int plimsoll_hold_directory(const char *path);
-#endif

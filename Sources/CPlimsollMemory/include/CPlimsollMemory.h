@@ -1,7 +1,6 @@
 // Memory below the standard library: pages from the kernel, the allocator behind malloc, the bytes of requests, and
 // per-thread reader slots.
-#ifndef CPLIMSOLL_MEMORY_H
-#define CPLIMSOLL_MEMORY_H
+#pragma once
 
 #include "allocator.h"
 #include "budget.h"
@@ -9,5 +8,3 @@
 #include "mapping.h"
 #include "reader_slot.h"
 #include "secret.h"
-
-#endif

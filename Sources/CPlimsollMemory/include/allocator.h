@@ -1,6 +1,5 @@
 // The allocator behind malloc in this process, the memory kept there, and the release to the kernel.
-#ifndef CPLIMSOLL_MEMORY_ALLOCATOR_H
-#define CPLIMSOLL_MEMORY_ALLOCATOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,5 +68,3 @@ int plimsoll_jemalloc_tune(long decay_ms);
 /// Reads jemalloc's settings in force: the state of the background thread, and the decay time of future arenas. False
 /// elsewhere.
 bool plimsoll_jemalloc_settings(bool *background_thread, long *decay_ms);
-
-#endif

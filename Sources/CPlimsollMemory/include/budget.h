@@ -1,6 +1,5 @@
 // The bytes that requests hold: counters that any thread adds to, also a thread inside malloc.
-#ifndef CPLIMSOLL_MEMORY_BUDGET_H
-#define CPLIMSOLL_MEMORY_BUDGET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ bool plimsoll_budget_is_metered(void);
 /// Charges what the calling thread has allocated and freed since the last call to `budget`; NULL charges nobody. Does
 /// nothing if nothing counts allocations.
 void plimsoll_budget_settle(plimsoll_budget *budget);
-
-#endif

@@ -1,7 +1,6 @@
 // Pages straight from the kernel, and advice about them. All functions return 0 or the errno of the failed call, unless
 // stated otherwise.
-#ifndef CPLIMSOLL_MEMORY_MAPPING_H
-#define CPLIMSOLL_MEMORY_MAPPING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -64,5 +63,3 @@ static inline void plimsoll_prefetch(const void *address) { __builtin_prefetch(a
 
 /// Returns a number that differs between threads, for spreading counters; no system call.
 static inline unsigned long plimsoll_thread_number(void) { return (unsigned long)__builtin_thread_pointer(); }
-
-#endif

@@ -1,7 +1,6 @@
 // A thread-local slot and a barrier in all threads at once: together they move the cost of memory ordering from
 // frequent readers to rare writers.
-#ifndef CPLIMSOLL_MEMORY_READER_SLOT_H
-#define CPLIMSOLL_MEMORY_READER_SLOT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ int plimsoll_slow_barrier(void);
 
 /// Sleeps for that many nanoseconds.
 void plimsoll_nap(int64_t nanoseconds);
-
-#endif

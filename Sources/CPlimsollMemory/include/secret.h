@@ -1,6 +1,5 @@
 // Pages for secrets, and their erasure.
-#ifndef CPLIMSOLL_MEMORY_SECRET_H
-#define CPLIMSOLL_MEMORY_SECRET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ void plimsoll_secret_wipe(void *address, size_t bytes);
 
 /// Returns true if both are equal, in a time that depends on `bytes` only.
 bool plimsoll_secret_equal(const void *left, const void *right, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 // Process functions that the standard library lacks: a thread with blocked signals, parking places, and a final message
 // before exit.
-#ifndef CPLIMSOLL_PROCESS_H
-#define CPLIMSOLL_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ int32_t plimsoll_process_id(void);
 
 /// getenv: returns the value of an environment variable, or NULL.
 const char *plimsoll_environment(const char *name);
-
-#endif

@@ -1,7 +1,6 @@
-// Sockets for talking to services, where Glibc's overlay lacks calls: ancillary data, peer credentials, epoll.
+// Sockets for talking to services, where Glibc's overlay lacks calls: ancillary data, peer credentials.
 // Results are 0 or more, or a negative errno. All sockets are non-blocking and closed on exec.
-#ifndef CPLIMSOLL_SUPERVISOR_CHANNEL_H
-#define CPLIMSOLL_SUPERVISOR_CHANNEL_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -51,17 +50,3 @@ uint64_t plimsoll_socket_number(int file);
 /// Returns the bytes of memory in a memory file (memfd_create(2), tmpfs, hugetlbfs); 0 for any other file. Never
 /// waits for a file system.
 uint64_t plimsoll_memory_held(int file);
-
-int plimsoll_epoll(void);
-
-/// Makes `epoll` report `key` when `file` is readable, with `reading`, and when the file is writable, with `writing`. Adds the
-/// file or changes the events to wait for.
-int plimsoll_epoll_set(int epoll, int file, uint64_t key, int reading, int writing);
-
-/// Removes `file` from `epoll`. Returns 0 or a negative errno.
-int plimsoll_epoll_remove(int epoll, int file);
-
-/// Stores the keys of the files that are ready now, at most `capacity`. Returns their number.
-int plimsoll_epoll_ready(int epoll, uint64_t *keys, int capacity);
-
-#endif

@@ -1,7 +1,6 @@
 // Starting, watching and ending processes by file descriptor, where Glibc's overlay lacks a call. Results are 0 or
 // more, or a negative errno.
-#ifndef CPLIMSOLL_SUPERVISOR_CHILD_H
-#define CPLIMSOLL_SUPERVISOR_CHILD_H
+#pragma once
 
 #include "group.h"
 #include "guard.h"
@@ -85,5 +84,3 @@ long plimsoll_raise_file_limit(void);
 /// `plimsoll_start` starts afterwards run at the usual nice value, 0 or more. Returns 0, also if the nice value is as
 /// low already, or a negative errno.
 int plimsoll_hurry(int nice);
-
-#endif

@@ -1,6 +1,5 @@
 // Operations on all processes of a group and the groups below, without heap allocation.
-#ifndef CPLIMSOLL_SUPERVISOR_GROUP_H
-#define CPLIMSOLL_SUPERVISOR_GROUP_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -14,5 +13,3 @@ int plimsoll_text_has(int file, const char *line);
 
 /// Returns 1 if /proc/self/cgroup still reads `text`. Allocates nothing.
 int plimsoll_membership_is(const void *text, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 // The guard: a process that detects the end of the supervisor, for any reason, and then thaws what the supervisor had
 // frozen (T32).
-#ifndef CPLIMSOLL_SUPERVISOR_GUARD_H
-#define CPLIMSOLL_SUPERVISOR_GUARD_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -49,5 +48,3 @@ int plimsoll_guard_start(const int *kept, int kept_count, int *socket, int *pidf
 /// wait. Returns 0, or an error that the guard reports, such as -ENOSPC. -EPIPE if the guard is gone. -ETIMEDOUT if
 /// there is no answer: then the guard may or may not hold the file.
 int plimsoll_guard_send(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds);
-
-#endif

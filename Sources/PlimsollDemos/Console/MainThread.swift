@@ -7,6 +7,8 @@ package enum MainThread {
     /// Pool threads block signals, and processes started there would inherit that mask. A signal blocked on a pool
     /// thread would still end this process through the main thread.
     package static func run<Root: ParsableCommand>(_ root: Root.Type) {
+        // A parent may leave the signal ignored. The kernel would then reap children, and a wait would miss their end.
+        signal(SIGCHLD, SIG_DFL)
         do {
             var command = try root.parseAsRoot()
             guard let asynchronous = command as? any AsyncParsableCommand else {

@@ -6,21 +6,6 @@ package struct SVG {
 
     package init() {}
 
-    package static func escaped(_ text: String) -> String {
-        var result = ""
-        for character in printable(text) {
-            switch character {
-            case "&": result += "&amp;"
-            case "<": result += "&lt;"
-            case ">": result += "&gt;"
-            case "\"": result += "&quot;"
-            case "'": result += "&#39;"
-            default: result.append(character)
-            }
-        }
-        return result
-    }
-
     /// Returns a coordinate: never an exponent or a word, for any input.
     package static func coordinate(_ value: Double) -> String {
         value.isFinite ? Text.number(min(1e6, max(-1e6, value)), decimals: 2) : "0"
@@ -46,7 +31,7 @@ package struct SVG {
         let c = Self.coordinate
         body +=
             "<rect x=\"\(c(x))\" y=\"\(c(y))\" width=\"\(c(max(0, width)))\" height=\"\(c(height))\" class=\"\(style)\">"
-        body += "<title>\(Self.escaped(title))</title></rect>\n"
+        body += "<title>\(escaped(printable(title)))</title></rect>\n"
     }
 
     /// Defines a hatch pattern of the style `hatchline`, for areas with `fill: url(#hatch)`.
@@ -60,15 +45,15 @@ package struct SVG {
 
     package mutating func text(_ text: String, x: Double, y: Double, _ style: String = "", anchor: Anchor = .start) {
         let place = "x=\"\(Self.coordinate(x))\" y=\"\(Self.coordinate(y))\" text-anchor=\"\(anchor.rawValue)\""
-        body += "<text \(place) class=\"\(style)\">\(Self.escaped(text))</text>\n"
+        body += "<text \(place) class=\"\(style)\">\(escaped(printable(text)))</text>\n"
     }
 
     /// Returns the whole document.
     package func document(width: Int, height: Int, title: String, description: String, style: String) -> String {
         """
         <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 \(width) \(height)" role="img" aria-labelledby="title desc">
-        <title id="title">\(Self.escaped(title))</title>
-        <desc id="desc">\(Self.escaped(description))</desc>
+        <title id="title">\(escaped(printable(title)))</title>
+        <desc id="desc">\(escaped(printable(description)))</desc>
         <style>
         \(style)
         </style>

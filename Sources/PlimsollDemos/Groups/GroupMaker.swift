@@ -2,6 +2,7 @@ import Glibc
 package import Plimsoll
 import PlimsollLifecycle
 package import PlimsollLinux
+import PlimsollSupervisor
 
 /// Makes control groups, or reports why none can be made.
 package struct GroupMaker {
@@ -75,7 +76,7 @@ package struct GroupMaker {
         var found: [Candidate] = []
         if passesOnMemory(directory) {
             found.append(Candidate(version: .v2, parent: directory))
-        } else if words(directory + "/cgroup.controllers").contains("memory") {
+        } else if GroupText.words(directory + "/cgroup.controllers").contains("memory") {
             do {
                 // The kernel refuses this write while processes are in the group itself, except in the root group.
                 try ControlFile.write("+memory", to: directory + "/cgroup.subtree_control")
@@ -97,11 +98,7 @@ package struct GroupMaker {
     }
 
     private func passesOnMemory(_ directory: String) -> Bool {
-        words(directory + "/cgroup.subtree_control").contains("memory")
-    }
-
-    private func words(_ path: String) -> [Substring] {
-        ControlFile.text(path)?.split(whereSeparator: \.isWhitespace) ?? []
+        GroupText.words(directory + "/cgroup.subtree_control").contains("memory")
     }
 
     /// Makes a version 2 group for stall times on a hybrid host. Stall times need no controller.

@@ -90,16 +90,20 @@ struct SuperviseCommand: ParsableCommand {
     }
 
     private func makeDirectory() throws -> String {
-        func variable(_ name: String) -> String? {
-            ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
-        }
-        let directory =
-            directory ?? variable("RUNTIME_DIRECTORY") ?? (variable("XDG_RUNTIME_DIR") ?? "/run") + "/plimsoll"
+        let directory = directory ?? Self.standardDirectory(ProcessInfo.processInfo.environment)
         // A dry run makes no directory.
         guard dryRun || mkdir(directory, 0o711) == 0 || errno == EEXIST else {
             throw Failure.failed("cannot use \(directory): \(String(cString: strerror(errno)))")
         }
         return directory
+    }
+
+    /// Returns the directory for the sockets if the command line names none.
+    static func standardDirectory(_ environment: [String: String]) -> String {
+        // systemd.exec(5): colons separate several directories.
+        if let directory = environment["RUNTIME_DIRECTORY"]?.split(separator: ":").first { return String(directory) }
+        let parent = environment["XDG_RUNTIME_DIR"].flatMap { $0.isEmpty ? nil : $0 }
+        return (parent ?? "/run") + "/plimsoll"
     }
 
     private func failing<Result>(_ body: () throws -> Result) throws -> Result {

@@ -220,13 +220,6 @@ extension Trio {
         }
     }
 
-    /// True if the kernel still holds a member frozen.
-    package var isAnyFrozen: Bool {
-        Self.members.contains { member in
-            ControlFile.number(freezerDirectory(of: member.name) + "/cgroup.events", key: "frozen") == 1
-        }
-    }
-
     /// Returns the member's directory on version 2, which has the freezer.
     package func freezerDirectory(of name: String) -> String { directory(of: name, in: group.stall ?? group.memory) }
 

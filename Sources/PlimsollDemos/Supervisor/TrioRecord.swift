@@ -75,7 +75,8 @@ extension TrioRecord {
     /// True if the hog has been ended.
     var isDecided: Bool { wasDone(.end, to: "hog") }
 
-    private func wasDone(_ kind: UnitAction.Kind, to unit: String) -> Bool {
+    /// Returns true if an action of that kind on a unit had no failure.
+    package func wasDone(_ kind: UnitAction.Kind, to unit: String) -> Bool {
         audits.contains { record in
             guard let result = record.result else { return false }
             return record.unit == unit && record.action.kind == kind && result.failure == nil
@@ -84,15 +85,7 @@ extension TrioRecord {
 
     /// True if both innocent members are alive and the kernel killed no process.
     package var survived: Bool { kills == 0 && Trio.innocent.allSatisfy { isAlive[$0] == true } }
-    package var hogWasWarned: Bool { wasDone(.warn, to: "hog") }
-    package var hogWasStopped: Bool { wasDone(.suspend, to: "hog") || wasDone(.end, to: "hog") }
     package var lostOrders: Int { lost.values.reduce(0, +) }
-
-    /// Time from the first critical decision to the first memory returned afterwards.
-    package var reliefAfterCritical: Duration? {
-        guard let first = audits.first(where: { $0.level == .critical })?.at else { return nil }
-        return audits.first { $0.at >= first && $0.result?.relief ?? .zero > .zero }.map { $0.at - first }
-    }
 
     package var result: String {
         let alive = Trio.members.map(\.name).filter { isAlive[$0] == true }

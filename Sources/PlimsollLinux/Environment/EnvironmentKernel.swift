@@ -54,11 +54,7 @@ package struct FileDetails: Sendable, Equatable {
 
 extension HostKernel: EnvironmentKernel {
     package func receive(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
-        while true {
-            let count = Glibc.read(file, buffer.baseAddress, buffer.count)
-            if count >= 0 { return count }
-            if errno != EINTR { return -Int(errno) }
-        }
+        again { Glibc.read(file, buffer.baseAddress, buffer.count) }
     }
 
     package func watchDirectory(_ path: String, _ watch: Int32, _ mask: UInt32) -> Int32 {
@@ -90,16 +86,8 @@ extension HostKernel: EnvironmentKernel {
     }
 
     package func names(in directory: String) -> [String]? {
-        guard let stream = opendir(prefix + directory) else { return nil }
-        defer { closedir(stream) }
-        var names: [String] = []
-        while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-                pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-            }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return names
+        let (names, error) = Self.listing(of: prefix + directory)
+        return error != 0 && names.isEmpty ? nil : names
     }
 
     package func makeClockTimer() -> Int32 { plimsoll_clock_timer() }

@@ -120,21 +120,11 @@ enum ServiceManagerWatch: Equatable {
             guard padding == 0 else { return nil }
             bits = bits << 6 | UInt32(value)
             count += 1
-            if count % 4 == 0 {
-                bytes += [
-                    UInt8(truncatingIfNeeded: bits >> 16), UInt8(truncatingIfNeeded: bits >> 8),
-                    UInt8(truncatingIfNeeded: bits),
-                ]
-            }
+            // Bits beyond the last whole byte. The first symbol of four completes no byte.
+            let rest = count * 6 % 8
+            if rest < 6 { bytes.append(UInt8(truncatingIfNeeded: bits >> rest)) }
         }
-        guard (count + padding) % 4 == 0, padding <= 2 else { return nil }
-        switch count % 4 {
-        case 0: return padding == 0 ? bytes : nil
-        case 2: bytes.append(UInt8(truncatingIfNeeded: bits >> 4))
-        case 3: bytes += [UInt8(truncatingIfNeeded: bits >> 10), UInt8(truncatingIfNeeded: bits >> 2)]
-        default: return nil
-        }
-        return bytes
+        return (count + padding) % 4 == 0 && padding <= 2 ? bytes : nil
     }
 }
 #endif

@@ -18,21 +18,13 @@ package struct HostKernel: Kernel {
             case .writing: O_WRONLY
             case .both: O_RDWR
             }
-        while true {
-            let file = Glibc.open(root + path, mode | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-            if file >= 0 { return file }
-            if errno != EINTR { return -errno }
-        }
+        return Int32(again { Int(Glibc.open(root + path, mode | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) })
     }
 
     package func close(_ file: Int32) { _ = Glibc.close(file) }
 
     package func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
-        while true {
-            let count = pread(file, buffer.baseAddress, buffer.count, offset)
-            if count >= 0 { return count }
-            if errno != EINTR { return -Int(errno) }
-        }
+        again { pread(file, buffer.baseAddress, buffer.count, offset) }
     }
 
     package func drain(_ file: Int32) -> Int {
@@ -53,12 +45,10 @@ package struct HostKernel: Kernel {
     }
 
     package func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int {
-        while true {
+        again {
             // Writing to a socket whose other side is gone must not raise SIGPIPE.
-            var count = send(file, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
-            if count < 0, errno == ENOTSOCK { count = Glibc.write(file, bytes.baseAddress, bytes.count) }
-            if count >= 0 { return count }
-            if errno != EINTR { return -Int(errno) }
+            let count = send(file, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
+            return count < 0 && errno == ENOTSOCK ? Glibc.write(file, bytes.baseAddress, bytes.count) : count
         }
     }
 
@@ -92,6 +82,37 @@ package struct HostKernel: Kernel {
     }
 
     package var processID: Int32 { getpid() }
+
+    /// Returns the names in a directory that were read before the end or an error, without `.` and `..`, and the errno;
+    /// zero for no error.
+    package static func listing(of directory: String) -> (names: [String], error: Int32) {
+        guard let stream = opendir(directory) else { return ([], errno) }
+        defer { closedir(stream) }
+        var names: [String] = []
+        while true {
+            errno = 0
+            guard let entry = readdir(stream) else { return (names, errno) }
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+    }
+
+    /// Returns the inode of the file at `path`, without following a link; 0 if there is none.
+    package static func inode(of path: String) -> UInt64 {
+        var status = stat()
+        return lstat(path, &status) == 0 ? UInt64(status.st_ino) : 0
+    }
+}
+
+/// Repeats a call while signals interrupt it. Returns the result, or an errno, negated.
+func again(_ call: () -> Int) -> Int {
+    while true {
+        let result = call()
+        if result >= 0 { return result }
+        if errno != EINTR { return -Int(errno) }
+    }
 }
 
 extension Timekeeper {

@@ -35,22 +35,14 @@ package struct MemoryStat: Equatable, Sendable {
         var active: Int?
         var (dirty, writeback, slab) = (0, 0, 0)
         var lazyFreed: Int?
-        if isVersion1 {
-            KernelText.forEachPair(in: text) { key, value in
-                if KernelText.matches(text, key, "total_inactive_file") { inactive = value }
-                if KernelText.matches(text, key, "total_active_file") { active = value }
-                if KernelText.matches(text, key, "total_dirty") { dirty = value }
-                if KernelText.matches(text, key, "total_writeback") { writeback = value }
-            }
-        } else {
-            KernelText.forEachPair(in: text) { key, value in
-                if KernelText.matches(text, key, "inactive_file") { inactive = value }
-                if KernelText.matches(text, key, "active_file") { active = value }
-                if KernelText.matches(text, key, "file_dirty") { dirty = value }
-                if KernelText.matches(text, key, "file_writeback") { writeback = value }
-                if KernelText.matches(text, key, "slab_reclaimable") { slab = value }
-                if KernelText.matches(text, key, "pglazyfreed") { lazyFreed = value }
-            }
+        KernelText.forEachPair(in: text) { key, value in
+            if KernelText.matches(text, key, isVersion1 ? "total_inactive_file" : "inactive_file") { inactive = value }
+            if KernelText.matches(text, key, isVersion1 ? "total_active_file" : "active_file") { active = value }
+            if KernelText.matches(text, key, isVersion1 ? "total_dirty" : "file_dirty") { dirty = value }
+            if KernelText.matches(text, key, isVersion1 ? "total_writeback" : "file_writeback") { writeback = value }
+            if isVersion1 { return }
+            if KernelText.matches(text, key, "slab_reclaimable") { slab = value }
+            if KernelText.matches(text, key, "pglazyfreed") { lazyFreed = value }
         }
         guard let inactive, let active else { return nil }
         // No machine has an exabyte, and sums of smaller numbers can't overflow.

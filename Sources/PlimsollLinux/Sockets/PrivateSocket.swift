@@ -42,7 +42,7 @@ package final class PrivateSocket: Sendable {
         }
         try Self.clear(path)
         file = plimsoll_listen_private(path, Self.backlog)
-        inode = Self.inode(path)
+        inode = HostKernel.inode(of: path)
         guard file >= 0 else { throw PrivateSocketError(listening: path, errno: -file) }
     }
 
@@ -54,7 +54,7 @@ package final class PrivateSocket: Sendable {
     }
 
     /// Removes the socket file, unless another process's file is there now. No client can connect after that.
-    package func remove() { if inode != 0, Self.inode(path) == inode { unlink(path) } }
+    package func remove() { if inode != 0, HostKernel.inode(of: path) == inode { unlink(path) } }
 
     /// Accepts the next connection, to be closed by the caller, and names the peer; returns `nil` if none waits.
     package func accept() -> (file: Int32, peer: Peer)? {
@@ -130,12 +130,6 @@ package final class PrivateSocket: Sendable {
             .occupied,
             "cannot listen at \(path) because another process has locked the directory \(directory) (flock) for a second; choose another directory"
         )
-    }
-
-    /// Returns the inode of the file at `path`; 0 if there is none.
-    private static func inode(_ path: String) -> UInt64 {
-        var status = stat()
-        return lstat(path, &status) == 0 ? UInt64(status.st_ino) : 0
     }
 }
 

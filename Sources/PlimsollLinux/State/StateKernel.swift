@@ -96,27 +96,8 @@ package struct HostStateKernel: StateKernel {
     package var processID: Int32 { getpid() }
 
     package func names(in directory: String) -> Result<[String], KernelError> {
-        guard let stream = opendir(directory) else { return .failure(KernelError(number: errno)) }
-        defer { closedir(stream) }
-        var names: [String] = []
-        while true {
-            errno = 0
-            guard let entry = readdir(stream) else { break }
-            let name = withUnsafeBytes(of: entry.pointee.d_name) {
-                String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
-            }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return errno == 0 ? .success(names) : .failure(KernelError(number: errno))
-    }
-
-    /// Repeats the call if a signal interrupted it.
-    private func again(_ call: () -> Int) -> Int {
-        while true {
-            let result = call()
-            if result >= 0 { return result }
-            if errno != EINTR { return -Int(errno) }
-        }
+        let (names, error) = HostKernel.listing(of: directory)
+        return error == 0 ? .success(names) : .failure(KernelError(number: error))
     }
 }
 #endif

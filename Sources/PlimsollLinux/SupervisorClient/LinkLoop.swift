@@ -56,6 +56,8 @@ final class LinkLoop: Sendable {
 
     func ask(_ message: ChildMessage, _ answer: Answer) {
         let isTaken = state.withLock { state in
+            // Even without a supervisor: the next connection must not ask for wake-ups that are no longer wanted.
+            if message == .keepAlive(every: .zero) { state.granted = nil }
             guard !state.isStopped, state.status.isConnected else { return false }
             state.questions.append((message, answer))
             return true

@@ -127,7 +127,7 @@ package struct GroupProbe: Sendable {
     private func removeLeftovers(in parent: String) {
         guard let dash = prefix.lastIndex(of: "-") else { return }
         let base = prefix[...dash]
-        for name in GroupText.names(in: parent) where name.hasPrefix(base) && name.hasSuffix("-probe") {
+        for name in HostKernel.listing(of: parent).names where name.hasPrefix(base) && name.hasSuffix("-probe") {
             // Skip groups of a longer prefix, and groups whose process is still at work.
             guard let process = Int32(name.dropFirst(base.count).dropLast("-probe".count)), kill(process, 0) != 0,
                 errno == ESRCH

@@ -52,7 +52,7 @@ package struct GroupRoot: Sendable {
     /// Makes a group for the unit `name` in every useful hierarchy. Takes over a group that a former supervisor with
     /// this `prefix` left behind.
     package func make(_ name: String) throws(GroupError) -> UnitGroup {
-        guard Self.isName(name) else { throw GroupError(.make, name, .name) }
+        guard UnitValues.isUnitName(name) else { throw GroupError(.make, name, .name) }
         var made: [GroupDirectory] = []
         var isOld = false
         for hierarchy in Hierarchy.allCases {
@@ -82,7 +82,7 @@ package struct GroupRoot: Sendable {
     package func clear(_ name: String, sparing known: Set<GroupDirectory.Identity>, of process: Int32? = nil)
         throws(GroupError)
     {
-        guard Self.isName(name) else { throw GroupError(.make, name, .name) }
+        guard UnitValues.isUnitName(name) else { throw GroupError(.make, name, .name) }
         for (hierarchy, parent) in parents {
             let path = "\(parent)/\(prefix)-\(name)"
             let directory: GroupDirectory
@@ -106,7 +106,7 @@ package struct GroupRoot: Sendable {
     /// Makes the group at `path`, of either version, the unit `name`. No group is made, and none is removed with the
     /// unit.
     package func adopt(_ name: String, at path: String) throws(GroupError) -> UnitGroup {
-        guard Self.isName(name) else { throw GroupError(.adopt, name, .name) }
+        guard UnitValues.isUnitName(name) else { throw GroupError(.adopt, name, .name) }
         return try UnitGroup(name, [try GroupDirectory(Self.hierarchy(of: path), path, isOurs: false)], own: own)
     }
 
@@ -118,22 +118,5 @@ package struct GroupRoot: Sendable {
             ("cpu.shares", .cpu),
         ]
         return marks.first { access("\(path)/\($0.0)", F_OK) == 0 }?.1 ?? .blkio
-    }
-
-    /// Returns true if `name` is valid as a `ServiceUnit.name`, and hence as the name of a directory.
-    package static func isName(_ name: String) -> Bool {
-        func isLetterOrDigit(_ byte: UInt8) -> Bool {
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"):
-                true
-            default: false
-            }
-        }
-        let bytes = name.utf8
-        guard let first = bytes.first, isLetterOrDigit(first), bytes.count <= 64 else { return false }
-        return bytes.allSatisfy {
-            isLetterOrDigit($0) || [UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: ".")].contains($0)
-        }
     }
 }

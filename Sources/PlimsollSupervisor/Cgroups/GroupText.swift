@@ -1,10 +1,12 @@
 import Glibc
 
 /// Reads and writes small kernel files as a whole.
-enum GroupText {
-    /// Returns the contents of the file `name` in the directory open at `directory`, or the errno. `directory` can be
-    /// `AT_FDCWD`.
-    static func read(_ name: String, in directory: Int32 = AT_FDCWD) -> Result<[UInt8], Failure> {
+package enum GroupText {
+    /// Returns the contents of a file, or the errno.
+    package static func read(_ path: String) -> Result<[UInt8], Failure> { read(path, in: AT_FDCWD) }
+
+    /// Returns the contents of the file `name` in the directory open at `directory`, or the errno.
+    static func read(_ name: String, in directory: Int32) -> Result<[UInt8], Failure> {
         let file = openat(directory, name, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return .failure(Failure(number: errno)) }
         defer { close(file) }
@@ -22,7 +24,9 @@ enum GroupText {
     }
 
     /// Writes `text` in one call, as control files require. Returns the errno of a failure; `nil` on success.
-    static func write(_ text: String, to name: String, in directory: Int32 = AT_FDCWD) -> Int32? {
+    package static func write(_ text: String, to path: String) -> Int32? { write(text, to: path, in: AT_FDCWD) }
+
+    static func write(_ text: String, to name: String, in directory: Int32) -> Int32? {
         let file = openat(directory, name, O_WRONLY | O_CLOEXEC)
         guard file >= 0 else { return errno }
         defer { close(file) }
@@ -44,7 +48,7 @@ enum GroupText {
     }
 
     /// The errno of a file that could not be read.
-    struct Failure: Error { var number: Int32 }
+    package struct Failure: Error { var number: Int32 }
 
     /// Returns the first number in `text`; `nil` for `max` and for any other text.
     package static func number(_ text: some Collection<UInt8>) -> Int? {
@@ -70,21 +74,8 @@ enum GroupText {
     }
 
     /// Returns the words of `cgroup.controllers` and similar files.
-    static func words(_ name: String, in directory: Int32 = AT_FDCWD) -> [String] {
-        guard case .success(let text) = read(name, in: directory) else { return [] }
+    package static func words(_ path: String) -> [String] {
+        guard case .success(let text) = read(path) else { return [] }
         return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace).map(String.init)
-    }
-
-    static func names(in directory: String) -> [String] {
-        guard let stream = opendir(directory) else { return [] }
-        defer { closedir(stream) }
-        var names: [String] = []
-        while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) {
-                String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
-            }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return names
     }
 }

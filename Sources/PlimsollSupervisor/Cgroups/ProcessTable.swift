@@ -1,5 +1,6 @@
 import CPlimsollSupervisor
 import Glibc
+import PlimsollLinux
 
 /// The line of `/proc/PID/stat`.
 package struct ProcessStat: Hashable, Sendable {
@@ -82,16 +83,7 @@ package enum ProcessTable {
 
     /// Returns all visible processes, except those that end during the walk.
     static func all() -> [ProcessStat] {
-        guard let stream = opendir("/proc") else { return [] }
-        defer { closedir(stream) }
-        var all: [ProcessStat] = []
-        while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) {
-                String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
-            }
-            if let pid = Int32(name), let stat = stat(of: pid) { all.append(stat) }
-        }
-        return all
+        HostKernel.listing(of: "/proc").names.compactMap { Int32($0).flatMap { stat(of: $0) } }
     }
 
     /// A process that leads others, perhaps after its end: its descendants and its session.

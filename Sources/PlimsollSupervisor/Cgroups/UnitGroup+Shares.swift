@@ -7,40 +7,37 @@ extension UnitGroup {
     /// - Returns: a sentence for each weight that can't be set here.
     @discardableResult
     package func setWeights(for role: ServiceUnit.Role) throws(GroupError) -> [String] {
-        var skipped: [String] = []
-        let weight = role.weight
-        if let cpu, cpu.has("cpu.weight") {
-            try cpu.write("\(weight)", to: "cpu.weight", for: .weigh)
-        } else if let cpu {
-            // A weight of 100 on version 2 equals 1024 on version 1, where 2 is the minimum.
-            try cpu.write("\(max(2, weight * 1024 / 100))", to: "cpu.shares", for: .weigh)
-        } else {
-            skipped.append("cannot set the processor weight of \(name): its groups have no cpu controller")
+        let (processor, disk) = weights(for: role)
+        for limit in [processor, disk].compactMap({ $0 }) {
+            try limit.directory.write(limit.text, to: limit.file, for: .weigh)
         }
-        if let disk, let file = ["io.weight", "blkio.bfq.weight", "blkio.weight"].first(where: { disk.has($0) }) {
-            try disk.write(file == "io.weight" ? "default \(weight)" : "\(max(10, weight))", to: file, for: .weigh)
-        } else {
-            skipped.append(
-                "cannot set the disk weight of \(name): its groups have no io controller, or the disk's scheduler has no weights"
-            )
-        }
-        return skipped
+        return [
+            processor == nil ? "cannot set the processor weight of \(name): its groups have no cpu controller" : nil,
+            disk == nil
+                ? "cannot set the disk weight of \(name): its groups have no io controller, or the disk's scheduler has no weights"
+                : nil,
+        ].compactMap { $0 }
     }
 
     /// Returns the entries that restore the weights of `role` and memory.low.
     func ownWeights(for role: ServiceUnit.Role, _ request: ByteCount?) -> [LiftedLimit] {
+        let (processor, disk) = weights(for: role)
+        let low = isVersion1 ? nil : memory.map { LiftedLimit($0, "memory.low", "\(request?.bytes ?? 0)") }
+        return [processor, disk, low].compactMap { $0 }
+    }
+
+    /// Returns the entries that set the weights of `role`; `nil` for a weight that can't be set here.
+    private func weights(for role: ServiceUnit.Role) -> (processor: LiftedLimit?, disk: LiftedLimit?) {
         let weight = role.weight
-        var limits: [LiftedLimit] = []
-        if let cpu, cpu.has("cpu.weight") {
-            limits.append(LiftedLimit(cpu, "cpu.weight", "\(weight)"))
-        } else if let cpu {
-            limits.append(LiftedLimit(cpu, "cpu.shares", "\(max(2, weight * 1024 / 100))"))
+        // A weight of 100 on version 2 equals 1024 on version 1, where 2 is the minimum.
+        let processor = cpu.map {
+            $0.has("cpu.weight")
+                ? LiftedLimit($0, "cpu.weight", "\(weight)")
+                : LiftedLimit($0, "cpu.shares", "\(max(2, weight * 1024 / 100))")
         }
-        if let disk, let file = ["io.weight", "blkio.bfq.weight", "blkio.weight"].first(where: { disk.has($0) }) {
-            limits.append(LiftedLimit(disk, file, file == "io.weight" ? "default \(weight)" : "\(max(10, weight))"))
-        }
-        if let memory, !isVersion1 { limits.append(LiftedLimit(memory, "memory.low", "\(request?.bytes ?? 0)")) }
-        return limits
+        guard let disk, let file = ["io.weight", "blkio.bfq.weight", "blkio.weight"].first(where: { disk.has($0) })
+        else { return (processor, nil) }
+        return (processor, LiftedLimit(disk, file, file == "io.weight" ? "default \(weight)" : "\(max(10, weight))"))
     }
 
     // MARK: Throttling

@@ -1,6 +1,7 @@
 import CPlimsollSupervisor
 import Glibc
 import Plimsoll
+import PlimsollLinux
 import Synchronization
 
 /// A queue of events from many files. Five hundred units have some two thousand files, of which hardly any is ready, so
@@ -27,7 +28,7 @@ final class EventQueue: Sendable {
     /// - Throws: an error if the process may open no more files.
     init() throws(SupervisorError) {
         queue = plimsoll_queue()
-        wakeup = plimsoll_wakeup()
+        wakeup = HostKernel().makeEvent()
         guard queue >= 0, wakeup >= 0 else {
             throw SupervisorError("cannot make an event queue: \(String(cString: strerror(-min(queue, wakeup))))")
         }

@@ -6,21 +6,12 @@ import Synchronization
 /// The monitor of memory pressure on the system that all units share. Uses the same manager as services, with nothing
 /// registered and no permitted actions.
 final class FleetWatch: Sendable {
-    struct View: Sendable, Equatable {
-        var at = Duration.zero
-        var level = PressureLevel.normal
-        var shortfall = ByteCount.zero
-        var room: ByteCount?
-        var roomToLine: ByteCount?
-        /// Time until memory is exhausted at the current growth.
-        var timeLeft: Duration?
-    }
-
-    private let view = Mutex(View())
+    private let view = Mutex(Fleet(at: .zero, level: .normal, shortfall: .zero, units: []))
     private let isHurried = Atomic(false)
     private let running = Mutex<Task<Void, Never>?>(nil)
 
-    var current: View { view.withLock { $0 } }
+    /// The last measurement, without units.
+    var current: Fleet { view.withLock { $0 } }
 
     /// Starts measuring.
     ///
@@ -39,9 +30,10 @@ final class FleetWatch: Sendable {
             onTurn: { [weak self] reading, assessment in
                 self?.hurry()
                 // Uses the present level, not the held one: a victim's memory that has been freed ends the shortage.
-                let new = View(
-                    at: reading.at, level: assessment.present, shortfall: assessment.shortfall, room: assessment.room,
-                    roomToLine: assessment.roomToLine, timeLeft: assessment.timeLeft)
+                var new = Fleet(at: reading.at, level: assessment.present, shortfall: assessment.shortfall, units: [])
+                (new.room, new.roomToLine, new.timeLeft) = (
+                    assessment.room, assessment.roomToLine, assessment.timeLeft
+                )
                 // While memory is not short, the supervisor's own thread is left alone.
                 if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
             })
@@ -61,7 +53,7 @@ final class FleetWatch: Sendable {
     func stop() { running.withLock { $0?.cancel() } }
 
     /// Replaces the view and returns the previous level.
-    private func replace(_ new: View) -> PressureLevel {
+    private func replace(_ new: Fleet) -> PressureLevel {
         view.withLock { exchange(&$0, new).level }
     }
 }

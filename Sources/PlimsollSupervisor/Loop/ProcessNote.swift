@@ -1,4 +1,5 @@
 import Glibc
+import PlimsollLinux
 
 /// The facts about a unit that the next supervisor needs. The first process is identified by number and start time, in
 /// case the number has been reused. The groups made for the unit are identified by properties that no later group
@@ -13,8 +14,8 @@ struct ProcessNote {
 
     /// Returns the names of units with a note in `directory`.
     static func units(in directory: String) -> [String] {
-        GroupText.names(in: directory).filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.filter(
-            GroupRoot.isName)
+        HostKernel.listing(of: directory).names.filter { $0.hasSuffix(suffix) }
+            .map { String($0.dropLast(suffix.count)) }.filter(UnitValues.isUnitName)
     }
 
     /// Replaces the note atomically: if this process is killed meanwhile, the previous note remains.

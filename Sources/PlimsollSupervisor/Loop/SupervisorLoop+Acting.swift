@@ -69,7 +69,7 @@ extension SupervisorLoop {
             let id = run.id, group = run.group, supervisor = supervisor, thawWatchdog = thawWatchdog
             actionWorker.work {
                 var failure: String?
-                do { _ = try group.reclaim(bytes, guardian: thawWatchdog) } catch { failure = "\(error)" }
+                do { try group.reclaim(bytes, guardian: thawWatchdog) } catch { failure = "\(error)" }
                 supervisor.ask(.outcome(id, number, failure: failure))
             }
             return false

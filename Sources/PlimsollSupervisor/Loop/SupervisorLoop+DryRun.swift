@@ -61,7 +61,7 @@ extension SupervisorLoop {
 
     /// Removes the directory together with its sockets and notes.
     func removeScratchDirectory() {
-        for name in GroupText.names(in: directory) { unlink("\(directory)/\(name)") }
+        for name in HostKernel.listing(of: directory).names { unlink("\(directory)/\(name)") }
         rmdir(directory)
     }
 }

@@ -39,8 +39,8 @@ extension SupervisorLoop {
 
     /// Returns the current state of all units.
     func readFleet() -> Fleet {
-        let view = fleetWatch.current
-        let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
+        var fleet = fleetWatch.current
+        let isShort = fleet.level > .normal || runs.values.contains { $0.underWay != nil }
         if isShort {
             for run in runs.values {
                 // Without events of the kernel, a thaw by another party shows only here.
@@ -52,7 +52,7 @@ extension SupervisorLoop {
             run.noteWake(at: now, budget: options.policy.keepAliveBudget)
             if run.isBeforeFreeze { checkLocks(of: run) }
         }
-        let reports = runs.values.map { run in
+        fleet.units = runs.values.map { run in
             // Before the report, since messages that were not read yet belong into that report.
             let isEndangered = isShort && (run.state == .suspended || run.state == .ending)
             let saved = isEndangered ? isSaved(run) : run.isSaved
@@ -60,10 +60,7 @@ extension SupervisorLoop {
             report.isSaved = saved
             return report
         }
-        var fleet = Fleet(at: now, level: view.level, shortfall: view.shortfall, units: reports)
-        (fleet.room, fleet.roomToLine, fleet.timeLeft, fleet.measuredAt) = (
-            view.room, view.roomToLine, view.timeLeft, view.at
-        )
+        fleet.at = now
         supervisor.published.withLock { $0 = fleet.units }
         return fleet
     }

@@ -36,9 +36,10 @@ extension SupervisorLoop {
 
     private func update(_ run: UnitRun, _ unit: ServiceUnit) {
         let changesSenders = run.unit.socketOwner != unit.socketOwner || run.unit.notifyAccess != unit.notifyAccess
+        // Unless the owner's interval changes, the one granted to the unit stays.
+        if run.unit.keepAlive != unit.keepAlive { run.keepAlive = unit.keepAlive }
         run.unit = unit
         if changesSenders { readmit(run) }
-        run.keepAlive = unit.keepAlive
         shape(run)
     }
 

@@ -178,7 +178,10 @@ final class SupervisorLoop {
     /// Time of the next evaluation without an event.
     private var next: Duration?
 
-    private func wait() -> Duration? {
+    /// Returns the time until something is due; `nil` if nothing is.
+    func wait() -> Duration? {
+        // The turn may have taken long, as for the start of many units.
+        now = time.elapsed()
         var due = [next, channel.nextTurn, stopBy, watchdogDue, complaints.nextDue, arrivals.isEmpty ? nil : now]
             .compactMap { $0 }
         for rest in resting.values { due.append(rest.until) }

@@ -113,6 +113,11 @@ final class UnitRun {
     func excuse(_ pause: Duration) {
         lastAlive += pause
         (startBy, killAt) = (startBy.map { $0 + pause }, killAt.map { $0 + pause })
+        // A frozen unit's times are extended by the whole freeze, once that is over.
+        guard state != .suspending, state != .suspended else { return }
+        tokensEnd = tokensEnd.map { $0 + pause }
+        (backgroundSince, throttledSince) = (backgroundSince.map { $0 + pause }, throttledSince.map { $0 + pause })
+        if state == .leaving || state == .ending { since += pause }
     }
 
     /// Returns the time since the freeze of a frozen unit, which counts against no time limit of the unit (K35).

@@ -11,12 +11,16 @@ struct DecisionPass {
     private(set) var due: Duration?
     /// The shortfall that remains after the memory that ending units will free.
     private(set) var needed = ByteCount.zero
-    /// True if the shortfall was measured before the last relief. The rest of the shortfall is unknown until the next
-    /// measurement.
-    private var isOutdated = false
+    /// True if the shortfall was measured before the last relief, or long ago. The rest of the shortfall is unknown
+    /// until the next measurement.
+    private var isOutdated: Bool
+    /// Age from which on a measurement is of no use. One follows each second, so either none is possible now, or the
+    /// whole machine was paused.
+    private static let longAgo = Duration.seconds(10)
 
     init(_ fleet: Fleet, policy: SupervisorPolicy, memory: [String: UnitHistory]) {
         (self.fleet, self.policy) = (fleet, policy)
+        isOutdated = fleet.at - fleet.measuredAt > Self.longAgo
         units = fleet.units.map { UnitSnapshot($0, memory: memory[$0.name] ?? UnitHistory(), policy: policy) }
         PriorityInheritance.raise(&units)
     }

@@ -85,11 +85,6 @@ package struct SupervisorEngine: Sendable, Hashable {
     /// must be the last fleet that was decided on.
     package func nextEvaluation(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
 
-    /// Returns true if the unit can't be ended for now because a recent attempt failed.
-    package func isPassedOver(_ unit: String, at now: Duration) -> Bool {
-        memory[unit]?.hasFailed(.kill, at: now) ?? false
-    }
-
     /// Reclaiming less than this share of the request counts as failed: the rest is in use, or there is no swap.
     static let useless = 0.1
     /// The minimum time between evaluations without an event.

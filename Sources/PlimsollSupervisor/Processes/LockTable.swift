@@ -11,29 +11,23 @@ package struct LockTable: Sendable, Hashable {
         package var pid: Int32
         /// Device and inode, in the kernel's notation.
         package var file: String
-        /// True if a process waits for the lock now.
-        package var isWantedByOthers: Bool
     }
 
     package private(set) var locks: [Lock] = []
 
-    /// Parses lines of the form `ID: KIND MODE ACCESS PID DEVICE:INODE START END`. In the line of a waiting process,
-    /// `->` follows the ID of the lock (fs/locks.c). Malformed lines are skipped.
+    /// Parses lines of the form `ID: KIND MODE ACCESS PID DEVICE:INODE START END`. Skips malformed lines, and those of
+    /// waiting processes, in which `->` follows the ID of the lock (fs/locks.c).
     package init(_ text: some Collection<UInt8>) {
-        var byID: [Substring: Int] = [:]
         for line in String(decoding: Array(text), as: UTF8.self).split(separator: "\n") {
             var words = line.split(separator: " ")[...]
-            guard let id = words.popFirst(), id.last == ":", id.dropLast().allSatisfy(\.isNumber) else { continue }
-            if words.first?.hasPrefix("->") == true {
-                if let index = byID[id] { locks[index].isWantedByOthers = true }
-                continue
-            }
+            guard let id = words.popFirst(), id.last == ":", id.dropLast().allSatisfy(\.isNumber),
+                words.first?.hasPrefix("->") != true
+            else { continue }
             let fields = Array(words)
             guard fields.count >= 5, let pid = Int32(fields[3]), pid > 0 || pid == -1,
                 fields[4].split(separator: ":").count == 3
             else { continue }
-            byID[id] = locks.count
-            locks.append(Lock(kind: String(fields[0]), pid: pid, file: String(fields[4]), isWantedByOthers: false))
+            locks.append(Lock(kind: String(fields[0]), pid: pid, file: String(fields[4])))
         }
     }
 

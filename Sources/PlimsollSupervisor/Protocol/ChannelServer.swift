@@ -68,7 +68,6 @@ package final class ChannelServer {
 
     package let path: String
     package internal(set) var counters = Counters()
-    package private(set) var lastRefusal: String?
     /// Readable when `turn(at:)` has work to do.
     package var file: Int32 { readiness.file }
     package var connectionCount: Int { connections.count }
@@ -170,15 +169,11 @@ package final class ChannelServer {
     private func turnAway(_ connection: ChannelConnection, _ reason: SupervisorMessage.Refusal) {
         _ = connection.send(.refused(reason))
         counters.refused += 1
-        lastRefusal = "process \(connection.peer.process): \(reason.rawValue)"
     }
 
     /// Ends the connection. The file is closed later, on another thread.
     private func close(_ connection: ChannelConnection, _ closing: Closing, _ events: inout [Event]) {
-        if case .refused(let reason, let explanation) = closing {
-            turnAway(connection, reason)
-            lastRefusal = "process \(connection.peer.process) of \(connection.peer.unit): \(explanation)"
-        }
+        if case .refused(let reason, _) = closing { turnAway(connection, reason) }
         readiness.remove(connection.stream.file)
         connections[connection.peer.id] = nil
         resting.remove(connection.peer.id)

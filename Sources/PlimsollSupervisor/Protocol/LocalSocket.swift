@@ -1,5 +1,6 @@
 import CPlimsollSupervisor
 import Glibc
+import PlimsollLinux
 
 /// The users that may reach a socket, besides root.
 enum SocketAccess: Hashable {
@@ -33,7 +34,7 @@ final class LocalSocket: Sendable {
             case .datagrams: plimsoll_bind_datagrams(path, access.owner, access.mode)
             }
         (self.path, self.owner) = (path, owner)
-        inode = Self.inode(path)
+        inode = HostKernel.inode(of: path)
         guard file >= 0 else { throw ChannelError("listening at", path, errno: -file) }
     }
 
@@ -41,19 +42,13 @@ final class LocalSocket: Sendable {
         // `deinit` also runs when `init` throws. The socket at the path then belongs to another process.
         guard file >= 0 else { return }
         // A successor that has taken the path must stay reachable.
-        if Self.inode(path) == inode { unlink(path) }
+        if HostKernel.inode(of: path) == inode { unlink(path) }
         // Unread messages and connections that were not accepted may hold descriptors.
         ForeignCloser.shared.close(CollectionOfOne(file), of: owner, isOwnSocket: true)
     }
 
     /// Restricts the socket to `access` from now on. Returns false if the kernel refuses.
     func admit(_ access: SocketAccess) -> Bool { plimsoll_own_local(path, access.owner, access.mode) == 0 }
-
-    /// Returns the inode of `path`, or 0 if there is none.
-    private static func inode(_ path: String) -> UInt64 {
-        var status = stat()
-        return lstat(path, &status) == 0 ? UInt64(status.st_ino) : 0
-    }
 }
 
 /// Receives messages of other processes with their descriptors. The caller must not close the descriptors on its own
@@ -98,7 +93,7 @@ final class ReadyFiles: Sendable {
     let file: Int32
 
     init(for path: String) throws(ChannelError) {
-        file = plimsoll_epoll()
+        file = plimsoll_queue()
         guard file >= 0 else { throw ChannelError("an epoll file for", path, errno: -file) }
     }
 
@@ -107,18 +102,19 @@ final class ReadyFiles: Sendable {
     /// Reports `key` when `file` is ready. Returns false if the kernel refuses, for lack of memory or because of its
     /// limit on watches.
     func set(_ file: Int32, _ key: UInt64, reading: Bool = true, writing: Bool = false) -> Bool {
-        plimsoll_epoll_set(self.file, file, key, reading ? 1 : 0, writing ? 1 : 0) == 0
+        let readiness = (reading ? plimsoll_readable.rawValue : 0) | (writing ? plimsoll_writable.rawValue : 0)
+        return plimsoll_queue_watch(self.file, file, readiness, key) == 0
     }
 
     /// Removes `file`. Call this before `file` is closed elsewhere: epoll keeps reporting a file while any process
     /// has it open.
-    func remove(_ file: Int32) { _ = plimsoll_epoll_remove(self.file, file) }
+    func remove(_ file: Int32) { _ = plimsoll_queue_unwatch(self.file, file) }
 
     /// Returns the keys of at most 64 ready files. The kernel rotates if there are more.
     func ready() -> [UInt64] {
         let capacity = 64
         return [UInt64](unsafeUninitializedCapacity: capacity) { buffer, count in
-            count = Int(max(0, plimsoll_epoll_ready(file, buffer.baseAddress, Int32(capacity))))
+            count = Int(max(0, plimsoll_queue_wait(file, buffer.baseAddress, Int32(capacity), 0)))
         }
     }
 }

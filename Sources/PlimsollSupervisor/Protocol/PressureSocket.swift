@@ -35,7 +35,7 @@ package final class PressureSocket {
     private let readiness: ReadyFiles
     private let unit: String
     private let isAllowed: (Int32, UInt32) -> Bool
-    private var access: SocketAccess
+    private var access = SocketAccess.everyone
     private var connections: Set<Int32> = []
     private var level = PressureLevel.normal
 
@@ -43,18 +43,12 @@ package final class PressureSocket {
     ///
     /// - Parameter isAllowed: returns true if a process of a user may connect, as the kernel reports them. Any
     ///   process on the machine may try.
-    package convenience init(
+    package init(
         directory: String, unit: String,
         isAllowed: @escaping (_ process: Int32, _ user: UInt32) -> Bool = { _, _ in true }
     ) throws(ChannelError) {
-        try self.init(directory: directory, unit: unit, access: .everyone, isAllowed: isAllowed)
-    }
-
-    init(directory: String, unit: String, access: SocketAccess, isAllowed: @escaping (Int32, UInt32) -> Bool)
-        throws(ChannelError)
-    {
         path = "\(directory)/\(unit).pressure"
-        (self.unit, self.isAllowed, self.access) = (unit, isAllowed, access)
+        (self.unit, self.isAllowed) = (unit, isAllowed)
         socket = try LocalSocket(.stream, at: path, access: access, of: unit)
         readiness = try ReadyFiles(for: path)
         guard readiness.set(socket.file, UInt64(socket.file)) else {

@@ -54,7 +54,8 @@ import Testing
         #expect(try group.setWeights(for: .background).isEmpty)
         #expect(text(path + "/cpu.weight") == "25" && text(path + "/io.weight") == "default 25")
         #expect(try group.throttle(true) == nil && text(path + "/cpu.max") == "10000 100000")
-        #expect(try group.reclaim(.kibibytes(2)) == .init(bytes: .zero, isComplete: true) && text(path + "/memory.reclaim") == "2048")
+        try group.reclaim(.kibibytes(2))
+        #expect(text(path + "/memory.reclaim") == "2048")
         try group.freeze()
         #expect(text(path + "/cgroup.freeze").hasPrefix("1") && !group.isFrozen && !group.isEmpty)
         try group.killAll()
@@ -69,7 +70,7 @@ import Testing
         #expect(try group.setLimits(request: nil, limit: 4096) == ["cannot set memory of web: its groups have no memory controller"])
         #expect(try group.setWeights(for: .deferred).count == 2)
         #expect(try group.throttle(true)?.hasPrefix("cannot throttle web") == true)
-        #expect { _ = try group.reclaim(1) } throws: { "\($0)".contains("no memory controller") }
+        #expect { try group.reclaim(1) } throws: { "\($0)".contains("no memory controller") }
     }
 
     @Test func `C14 every capability is named and has a detail`() {

@@ -43,6 +43,18 @@ import Testing
         #expect(run.report(at: .seconds(625)).tokensEnd == .seconds(640))
     }
 
+    @Test func `K35 a pause of the machine counts against no time of a unit on the way out, and once for a frozen unit`() throws {
+        let run = try frozen { ($0.tokens, $0.tokensEnd, $0.throttledSince) = (1, .seconds(40), .seconds(15)) }
+        run.excuse(.seconds(60))
+        run.goOn(at: .seconds(620))
+        #expect(run.tokensEnd == .seconds(640) && run.backgroundSince == .seconds(610) && run.throttledSince == .seconds(615))
+        run.enter(.leaving, at: .seconds(630))
+        run.excuse(.seconds(60))
+        let report = run.report(at: .seconds(691))
+        #expect(report.since == .seconds(690) && report.tokensEnd == .seconds(700))
+        #expect(report.backgroundSince == .seconds(670) && report.throttledSince == .seconds(675))
+    }
+
     @Test func `a frozen unit is woken an interval after the start of this freeze, and not by the wakes of an earlier one`() throws {
         let run = try frozen { $0.keepAlive = .seconds(600) }
         run.goOn(at: .seconds(621))

@@ -52,6 +52,31 @@ import Testing
         finish(loop, run)
     }
 
+    @Test func `a unit whose time has passed during a long turn is not waited for`() throws {
+        let loop = try loop()
+        loop.take([.shell("web")])
+        let run = try #require(loop.byName["web"])
+        // The turn began an hour ago.
+        loop.now = loop.time.elapsed() - .seconds(3600)
+        run.killAt = loop.now + .seconds(3600)
+        #expect(loop.wait() == .zero)
+        loop.kill(run)
+        finish(loop, run)
+    }
+
+    @Test func `C33 a reload that changes other keys keeps the keep-alive interval that was granted to the unit`() throws {
+        let loop = try loop()
+        loop.take([.shell("web") { $0.keepAlive = .seconds(600) }])
+        let run = try #require(loop.byName["web"])
+        run.keepAlive = .seconds(1200)
+        loop.take([.shell("web") { ($0.keepAlive, $0.importance) = (.seconds(600), 900) }])
+        #expect(run.unit.importance == 900 && run.keepAlive == .seconds(1200))
+        loop.take([.shell("web") { ($0.keepAlive, $0.importance) = (.seconds(900), 900) }])
+        #expect(run.keepAlive == .seconds(900))
+        loop.kill(run)
+        finish(loop, run)
+    }
+
     @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"))
     func `a unit's first process is killed although it was moved out of the unit's group`() throws {
         let loop = try loop()

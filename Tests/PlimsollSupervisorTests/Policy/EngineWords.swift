@@ -1,6 +1,7 @@
 import Plimsoll
 import PlimsollLifecycle
-import PlimsollSupervisor
+
+@testable import PlimsollSupervisor
 
 /// Returns a report of a unit.
 func unit(
@@ -52,4 +53,7 @@ extension SupervisorEngine {
         for decision in decisions { learn(Outcome(decision, at: fleet.at, relief: .zero, failure: failure)) }
         return decisions.map(\.words)
     }
+
+    /// Returns true if the unit can't be ended for now because a recent attempt failed.
+    func isPassedOver(_ unit: String, at now: Duration) -> Bool { memory[unit]?.hasFailed(.kill, at: now) ?? false }
 }

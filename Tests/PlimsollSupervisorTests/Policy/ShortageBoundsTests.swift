@@ -170,6 +170,16 @@ import Testing
         }
     }
 
+    @Test(arguments: [(10_000, true), (10_001, false)])
+    mutating func `a measurement of more than 10 s ago ends no unit, as when none is possible any more`(age: Int, ends: Bool) {
+        let units = [front("web"), suspended("job", 300)]
+        var stale = fleet(60, .critical, short: 200, units)
+        stale.measuredAt = stale.at - .milliseconds(age)
+        #expect(engine.words(stale) == (ends ? ["job: kill suspended"] : []))
+        // The next measurement counts again.
+        #expect(engine.words(fleet(61, .critical, short: 200, units)) == (ends ? [] : ["job: kill suspended"]))
+    }
+
     // MARK: Evaluations
 
     @Test mutating func `T34 a fleet older than the last evaluation, or than an outcome, decides nothing`() {

@@ -439,6 +439,24 @@ import Testing
         #expect(link.status.connections == 4)
     }
 
+    @Test func `C33 a keep-alive that was ended while no supervisor was there is not requested again`() async throws {
+        var supervisor: Supervisor? = try Supervisor(directory)
+        let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor!)
+        #expect(await supervisor!.waits(for: .state(.foreground)))
+        async let granted = link.setKeepAlive(every: .seconds(900))
+        #expect(await supervisor!.waits(for: .keepAlive(every: .seconds(900))))
+        #expect(await granted)
+        supervisor = nil
+        await until("the former socket is gone") { access("\(directory.path)/supervisor", F_OK) != 0 }
+        #expect(await link.setKeepAlive(every: nil) == false)
+        supervisor = try Supervisor(directory)
+        #expect(await supervisor!.waits(for: .state(.foreground)))
+        async let next = link.setKeepAlive(every: .seconds(1200))
+        #expect(await supervisor!.waits(for: .keepAlive(every: .seconds(1200))))
+        #expect(await next)
+        #expect(!supervisor!.received.contains(.keepAlive(every: .seconds(900))))
+    }
+
     @Test func `a service that a lost supervisor has sent to the background comes back, and one that went by itself stays`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         var supervisor: Supervisor? = try Supervisor(directory)
