@@ -80,7 +80,8 @@ private final class QuiescedOperationQueue: Quiescable {
             defer { state.narrowed = nil }
             return state.narrowed?.before
         }
-        guard count > 0, count != found else { return nil }
+        // With a limit of zero, other code has stopped the queue.
+        guard count > 0, count != found, before != 0 else { return nil }
         state.narrowed = (before, count)
         return count
     }

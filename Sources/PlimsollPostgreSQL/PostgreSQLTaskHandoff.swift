@@ -139,7 +139,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         async throws(TaskHandoffError) -> HandedOffTask
     {
         if let problem = policy.problem(work, owner, in: name) { throw problem }
-        let inserted = try await rows(
+        let inserted = try await worker.rows(
             "offer task \"\(work.name)\"",
             """
             with new as (
@@ -170,7 +170,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         let list = names.indices.map { "$\($0 + 4)" }.joined(separator: ", ")
         guard !names.isEmpty else { return nil }
         let free = "not set_aside and due <= clock_timestamp() and name in (\(list))"
-        let found = try await rows(
+        let found = try await worker.rows(
             "take a task",
             """
             with poison as (
@@ -188,7 +188,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             checkpoint.count <= policy.checkpointLimit.bytes, row[5] == "\(CRC32C.checksum(checkpoint))",
             let reason = ExpirationReason(rawValue: row[4])
         else {
-            _ = try? await rows(
+            _ = try? await worker.rows(
                 "set a damaged task aside",
                 "update \(table) set set_aside = true, owner = null, checkpoint = '', problem = 'the checkpoint is damaged' where id = $1",
                 [row[0]], columns: 0, most: 0)
@@ -210,7 +210,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     }
 
     public func complete(_ work: HandedOffTask) async throws(TaskHandoffError) {
-        let gone = try await rows(
+        let gone = try await worker.rows(
             "complete task \"\(work.name)\"",
             "delete from \(table) where id = $1 and owner = $2 and fence = $3::bigint and not set_aside returning 1",
             [work.id, work.owner, "\(work.fence)"],
@@ -239,7 +239,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
 
     public func setAside(most: Int) async throws(TaskHandoffError) -> [HandedOffTask] {
         let most = max(0, min(most, policy.mostTasks))
-        let found = try await rows(
+        let found = try await worker.rows(
             "list tasks that were set aside",
             """
             select id, name, attempts, coalesce(problem, ''), encode(checkpoint, 'hex'), reason from \(table) where set_aside order by number limit $1::bigint
@@ -252,7 +252,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     }
 
     public func retry(_ id: String) async throws(TaskHandoffError) -> Bool {
-        try await rows(
+        try await worker.rows(
             "retry \(id)",
             "update \(table) set set_aside = false, attempts = 0, due = clock_timestamp() where id = $1 and set_aside returning 1",
             [id], columns: 1,
@@ -261,7 +261,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     }
 
     public func census() async throws(TaskHandoffError) -> (waiting: Int, held: Int, setAside: Int) {
-        let found = try await rows(
+        let found = try await worker.rows(
             "count tasks",
             """
             select count(*) filter (where not set_aside and (owner is null or due <= clock_timestamp())),
@@ -281,7 +281,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         _ work: HandedOffTask, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String, _ parameters: [String]
     ) async throws(TaskHandoffError) {
         if let problem = policy.problem(checkpoint, of: work.name, in: name) { throw problem }
-        let changed = try await rows(
+        let changed = try await worker.rows(
             "\(verb) task \"\(work.name)\"",
             """
             update \(table) set checkpoint = coalesce(decode($4, 'hex'), checkpoint), checksum = coalesce($5::bigint, checksum), \(assignments)
@@ -294,13 +294,6 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
                 + parameters, columns: 1,
             most: 1)
         guard changed.count == 1 else { throw .lost(work, verb, in: name) }
-    }
-
-    private func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int)
-        async throws(TaskHandoffError)
-        -> [[String]]
-    {
-        try await worker.rows(verb, statement, parameters, columns: columns, most: most)
     }
 
     private static func digits(_ bytes: [UInt8]) -> String {

@@ -38,6 +38,7 @@ private final class RedisConnection: SpillConnection {
     /// Function table of the reader, which keeps this pointer.
     private let functions = UnsafeMutablePointer<redisReplyObjectFunctions>.allocate(capacity: 1)
     private let name: String
+    private static let elapsed = Timekeeper.running.elapsed
 
     init(_ endpoint: SpillEndpoint, name: String, within timeout: Duration) throws(SpillError) {
         self.name = name
@@ -55,7 +56,7 @@ private final class RedisConnection: SpillConnection {
         guard made.pointee.err == 0 else {
             throw SpillError(.unreachable, "\(name): cannot connect: \(Self.text(made))")
         }
-        guard wait(POLLOUT, until: Instant.after(timeout)) else {
+        guard wait(POLLOUT, until: Self.elapsed() + timeout) else {
             throw SpillError(.unreachable, "\(name): no connection within \(timeout)")
         }
         var problem: Int32 = 0, size = socklen_t(MemoryLayout<Int32>.size)
@@ -110,7 +111,7 @@ private final class RedisConnection: SpillConnection {
     }
 
     private func exchange(_ words: [[UInt8]], most: Int, within timeout: Duration) throws(SpillError) -> Answer {
-        let deadline = Instant.after(timeout)
+        let deadline = Self.elapsed() + timeout
         try append(words)
         var isWritten: Int32 = 0
         while isWritten == 0 {
@@ -170,7 +171,7 @@ private final class RedisConnection: SpillConnection {
 
     private func wait(_ events: Int32, until deadline: Duration) -> Bool {
         while true {
-            let left = deadline - Instant.now
+            let left = deadline - Self.elapsed()
             guard left > .zero else { return false }
             var file = pollfd(fd: context.pointee.fd, events: Int16(events), revents: 0)
             let count = poll(&file, 1, left.milliseconds)

@@ -1,4 +1,6 @@
 #if Spill
+import Plimsoll
+
 /// A server, or another place outside this process, that stores spilled values.
 ///
 /// `memcached(host:)` and `redis(host:)` make such stores. In other stores, connections may block, but each call must
@@ -80,20 +82,8 @@ enum SpillEndpoint: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Points in time on the machine's running time.
-enum Instant {
-    private static let start = SuspendingClock().now
-
-    static var now: Duration { start.duration(to: SuspendingClock().now) }
-    static func after(_ timeout: Duration) -> Duration { now + timeout }
-}
-
 extension Duration {
     /// The duration in milliseconds, at least 1, at most the largest C `int`.
-    var milliseconds: Int32 {
-        let (seconds, attoseconds) = components
-        if seconds >= Int64(Int32.max / 1000) { return .max }
-        return Int32(max(1, seconds * 1000 + attoseconds / 1_000_000_000_000_000))
-    }
+    var milliseconds: Int32 { Int32(clamping: Swift.max(1, inNanoseconds / 1_000_000)) }
 }
 #endif

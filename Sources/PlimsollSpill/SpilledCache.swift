@@ -86,7 +86,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
         watch = manager.observe(from: .critical, "spill of \(cache.name)") { [weak engine] _ in _ = engine?.shed(.max) }
         // Weak: the cache outlives the spilling.
         cache.onRemovalNotice { [weak engine] key, value, notice in
-            guard let engine, !CacheInvalidation.isRunning else { return }
+            guard let engine, !notice.isInvalid else { return }
             switch notice.reason {
             case .evicted, .purged: engine.put(key, value, after: notice.changes, notice.left)
             case .replaced, .removed: engine.remove(key)

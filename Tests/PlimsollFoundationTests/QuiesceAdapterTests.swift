@@ -134,6 +134,19 @@ import Testing
         #expect(open.maxConcurrentOperationCount == OperationQueue.defaultMaxConcurrentOperationCount)
     }
 
+    @Test func `an operation queue with a limit of zero runs no operation when memory is short or in the background`() {
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = 0
+        set.add(queue)
+        set.setPressure(.warning, isQuiescing: false)
+        #expect(queue.maxConcurrentOperationCount == 0)
+        set.setState(.background)
+        #expect(queue.maxConcurrentOperationCount == 0)
+        set.setState(.active)
+        set.setPressure(.normal, isQuiescing: false)
+        #expect(queue.maxConcurrentOperationCount == 0 && !queue.isSuspended)
+    }
+
     @Test func `C39 a foreign change during the narrowing of an operation queue stays`() {
         let queue = OperationQueue()
         queue.maxConcurrentOperationCount = 8

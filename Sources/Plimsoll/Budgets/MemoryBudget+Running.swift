@@ -113,9 +113,11 @@ extension MemoryBudget {
     ) -> Task<Success, any Error> {
         // Sent to one task: the closure that starts the task runs once, here.
         nonisolated(unsafe) let body = body
+        // The task runs before a handler could pass the caller's cancellation on.
+        let isCancelled = Task.isCancelled
         let operation: @Sendable @concurrent () async throws -> Success = { [self] in
             // The watch must know the task before the first statement of `body`.
-            withUnsafeCurrentTask { begin($0.map(RunningTask.init)) }
+            withUnsafeCurrentTask { begin($0.map(RunningTask.init), isCancelled: isCancelled) }
             plimsoll_budget_settle(outer?.counters)
             defer { leave() }
             return try await body()
@@ -200,14 +202,15 @@ extension MemoryBudget {
         return true
     }
 
-    private func begin(_ task: RunningTask?) {
-        let isCancelled = work.withLock { work in
+    /// - Parameter isCancelled: true if the caller was cancelled before the task began.
+    private func begin(_ task: RunningTask?, isCancelled: Bool = false) {
+        let isToldToEnd = work.withLock { work in
             work.task = task
             work.runs = true
             return work.isCancelled
         }
-        // Told to end before the task began: there are no cancellation handlers yet.
-        if isCancelled { task?.cancel() }
+        // Before the task began: there are no cancellation handlers yet.
+        if isCancelled || isToldToEnd { task?.cancel() }
     }
 
     /// Ends the work. `task` is the task that did the work.

@@ -44,7 +44,8 @@ package final class Alarms: Sendable {
     private struct State {
         var deadlines = AlarmQueue<Alarm>()
         var timers = AlarmQueue<Alarm>()
-        var isHeld = false
+        /// Number of gaps that were noticed and not released.
+        var gaps = 0
         /// True while a thread makes the calls or is being started.
         var hasThread = false
         /// True while that thread runs. A thread that is being started may yet be refused.
@@ -53,6 +54,8 @@ package final class Alarms: Sendable {
         var hasTask = false
 
         var isEmpty: Bool { deadlines.isEmpty && timers.isEmpty }
+        /// True while timers are held back.
+        var isHeld: Bool { gaps > 0 }
 
         /// Removes cancelled alarms that are next, so that none causes wake-ups of the thread. Removes all
         /// cancelled alarms once they are the majority.
@@ -141,7 +144,7 @@ package final class Alarms: Sendable {
     }
 
     /// Sets the closure to notify of a gap before any timer fires. The closure must not block the thread. Timers
-    /// stay held until `release` is called.
+    /// stay held until `release` is called once for each gap.
     ///
     /// - Returns: The number of the closure, for `ignoreGaps(_:)`.
     @discardableResult package func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) -> UInt64 {
@@ -160,13 +163,13 @@ package final class Alarms: Sendable {
     /// Handles a gap that any thread's beat has found.
     package func noticed(_ gap: RunningGap) {
         guard let body = onGap.withLock({ $0.body }) else { return }
-        state.withLock { $0.isHeld = true }
+        state.withLock { $0.gaps += 1 }
         body(gap)
     }
 
-    /// Resumes the timers.
+    /// Resumes the timers that a gap holds, unless another gap holds them too.
     package func release() {
-        state.withLock { $0.isHeld = false }
+        state.withLock { $0.gaps = max(0, $0.gaps - 1) }
         if time.onStep == nil { parker.unpark() } else { _ = poll() }
     }
 

@@ -68,8 +68,10 @@ package final class Heartbeat: Sendable {
                 gap = RunningGap(.frozen, now - state.due)
                 state.frozen += now - state.due
                 state.promises = [.max, .max, .max]
-            } else if asleep - state.asleep > Self.tolerance {
-                gap = RunningGap(.hostSleep, asleep - state.asleep)
+            }
+            if asleep - state.asleep > Self.tolerance {
+                // The machine may take seconds to fall asleep and to wake, in which the process is frozen too.
+                gap = RunningGap(.hostSleep, asleep - state.asleep + (gap?.length ?? .zero))
             }
             if gap != nil { gapCount.add(1, ordering: .relaxed) }
             state.asleep = asleep

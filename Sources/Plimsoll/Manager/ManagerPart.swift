@@ -163,7 +163,11 @@ final class AdmissionRelay: Sendable {
         let isNews = applied.withLock { exchange(&$0, state) != state }
         guard isNews else { return true }
         return turn.call("quiesce", at: time.elapsed()) {
-            joined.forEach { $0.admit(at: state.level, isQuiescing: state.isQuiescing) }
+            joined.forEach { part in
+                // A thread that was slow in one part, and replaced, has no news for the parts behind.
+                guard applied.withLock({ $0 == state }) else { return }
+                part.admit(at: state.level, isQuiescing: state.isQuiescing)
+            }
         }
     }
 }

@@ -32,8 +32,8 @@ extension ResourceManager {
         }
     }
 
-    /// Returns the bytes held by the selection. Asks each purgeable, unless another thread is asking: then the last
-    /// answer counts.
+    /// Returns the bytes held by the selection. Asks each purgeable. If another thread is inside such a call into
+    /// application code, the last answer counts.
     public func heldBytes(in selection: PurgeableSelection = .all) -> Int {
         // Saturating: a purgeable may return any number.
         parts.purgeables.snapshot.filter(selection.includes).reduce(ByteCount.zero) {
@@ -45,6 +45,8 @@ extension ResourceManager {
 extension PurgeableRegistry.Entry {
     /// Asks for the held bytes; zero once the registration has ended.
     fileprivate func askHeld(at now: Duration) -> ByteCount {
+        // The caches of this library answer any number of threads at once.
+        if isPrompt { return statusGate.isClosed ? .zero : ByteCount(purgeable.heldBytes) }
         var bytes = held.load(ordering: .relaxed)
         let isAsked = statusGate.call(at: now) {
             bytes = purgeable.heldBytes

@@ -245,9 +245,10 @@ public struct ResourceManagerError: Error, Sendable, Hashable, CustomStringConve
 
 /// Functions for a product that runs a manager as a service.
 extension ResourceManager {
-    /// True if the loop completed a turn lately. A disabled loop counts as alive.
+    /// True if the loop completed a turn lately. A disabled loop counts as alive, and so does one that was stopped: the
+    /// shutdown has a deadline of its own.
     package var isAlive: Bool {
-        guard let seen = parts.lastTurn.withLock({ $0?.reading.at }) else { return true }
+        guard !parts.inbox.isStopped, let seen = parts.lastTurn.withLock({ $0?.reading.at }) else { return true }
         // Running time excludes a freeze. The loop reads at the latest after `Pace.longest`.
         return parts.time.elapsed() - seen < Pace.longest * 3 + .seconds(10)
     }

@@ -58,7 +58,7 @@ struct SelectedRelease: Sendable {
             if isVolatile { report.releasedVolatile += gained } else { report.released += gained }
             left -= gained
         }
-        if !busy.isEmpty { report.outcome = .overran(busy) }
+        if !busy.isEmpty { report.outcome = .overran(report.overran + busy) }
     }
 
     func finish(_ report: inout ActionReport) {
@@ -84,7 +84,7 @@ extension ManagerParts {
         let outcome = BoundedCalls.run(
             blocking: [{ @Sendable () -> Void in progress.run(entries, release) }], within: budget, alarms: alarms,
             threads: threads)
-        let finished = progress.report(isLate: outcome != [.done])
+        let finished = progress.report(lateAfter: outcome == [.done] ? nil : budget)
         report(finished)
         return finished
     }
@@ -110,12 +110,13 @@ extension ManagerParts {
             state.withLock { $0.report = report }
         }
 
-        func report(isLate: Bool) -> ActionReport {
+        /// - Parameter budget: the time after which the purge had not ended; `nil` if the purge has ended.
+        func report(lateAfter budget: Duration?) -> ActionReport {
             state.withLock { state in
                 var report = state.report
-                if isLate {
-                    report.after = report.before
-                    report.outcome = .overran([state.inside])
+                if let budget {
+                    (report.after, report.took) = (report.before, budget)
+                    report.outcome = .overran(report.overran + [state.inside])
                 }
                 return report
             }

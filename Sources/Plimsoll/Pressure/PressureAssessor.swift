@@ -188,10 +188,15 @@ package struct PressureAssessor: Sendable {
     /// Returns true if `reading` lies beyond the lower line at which `level` may fall.
     private func isClear(of level: PressureLevel, _ reading: PressureReading) -> Bool {
         guard level > .normal else { return true }
-        if stall.share >= thresholds.stallWarning / thresholds.fallFactor { return false }
-        guard let limit = reading.limit, let available = reading.available else { return true }
-        let margin = level == .critical ? thresholds.criticalMargin : thresholds.warningMargin
-        return available >= margin.below(limit) * thresholds.fallFactor
+        let stalled = level == .critical ? thresholds.stallCritical : thresholds.stallWarning
+        let isStalled = stall.share >= stalled / thresholds.fallFactor
+        guard let limit = reading.limit, let available = reading.available else {
+            return level == .critical || !isStalled
+        }
+        let isShort = available < thresholds.warningMargin.below(limit) * thresholds.fallFactor
+        if level == .warning { return !isStalled && !isShort }
+        // Stall is critical only while memory is short as well (K13).
+        return !(isStalled && isShort) && available >= thresholds.criticalMargin.below(limit) * thresholds.fallFactor
     }
 }
 

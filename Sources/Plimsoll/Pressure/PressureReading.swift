@@ -45,20 +45,6 @@ public struct PressureReading: Sendable, Hashable, Codable {
         stall: StallTotals? = nil, events: EventCounts? = nil, charged: ByteCount = .zero, volatile: ByteCount = .zero,
         lazyFreed: ByteCount? = nil, announced: PressureLevel? = nil
     ) {
-        self.init(
-            at: at, boundary: boundary, limit: limit, usage: usage, workingSet: workingSet, available: available,
-            resident: resident, stall: stall, events: events, charged: charged, volatile: volatile,
-            lazyFreed: lazyFreed, idle: nil, announced: announced)
-    }
-
-    /// Creates a reading that also knows the memory idle in the group and in the machine.
-    package init(
-        at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero,
-        workingSet: ByteCount? = nil,
-        available: ByteCount? = nil, resident: ByteCount = .zero, stall: StallTotals? = nil, events: EventCounts? = nil,
-        charged: ByteCount = .zero, volatile: ByteCount = .zero, lazyFreed: ByteCount? = nil, idle: IdleMemory?,
-        machineIdle: IdleMemory? = nil, announced: PressureLevel? = nil
-    ) {
         self.at = at
         self.boundary = boundary
         self.limit = limit
@@ -71,14 +57,9 @@ public struct PressureReading: Sendable, Hashable, Codable {
         self.charged = charged
         self.volatile = volatile
         self.lazyFreed = lazyFreed
-        self.idle =
-            idle
-            ?? limit.map {
-                .init(
-                    total: $0, free: Swift.max(.zero, $0 - usage), file: Swift.max(.zero, usage - (workingSet ?? usage))
-                )
-            }
-        self.machineIdle = machineIdle
+        idle = limit.map {
+            .init(total: $0, free: Swift.max(.zero, $0 - usage), file: Swift.max(.zero, usage - (workingSet ?? usage)))
+        }
         self.announced = announced
     }
 

@@ -48,7 +48,7 @@ package struct VolatileRoom: Sendable {
     /// - Parameter growth: growth of unreclaimable memory, in bytes a second.
     package static func margin(below total: ByteCount, growth: ByteCount = .zero) -> ByteCount {
         let bound = total * greatestShare
-        return max(min(max(total * share, least), most), growth * growthSeconds).clamped(atMost: bound)
+        return min(max(min(max(total * share, least), most), growth * growthSeconds), bound)
     }
 
     static func margin(ofMachine total: ByteCount, growth: ByteCount = .zero) -> ByteCount {
@@ -102,10 +102,6 @@ extension VolatileRoom.Verdict {
         if idle.free < margin * 0.5 { isTight = true }
         self.margin = max(self.margin, margin)
     }
-}
-
-extension ByteCount {
-    fileprivate func clamped(atMost bound: ByteCount) -> ByteCount { min(self, bound) }
 }
 
 /// Decides when to check if the kernel has taken volatile pages. A reader of such a page finds out by itself. The check

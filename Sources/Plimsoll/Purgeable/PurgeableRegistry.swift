@@ -151,13 +151,18 @@ package final class PurgeableRegistry: Sendable {
     package init() {}
 
     package func add(_ entry: Entry) {
-        let limit = state.withLock { state in
+        var limit = state.withLock { state in
             let place = state.entries.firstIndex { entry.isAskedBefore($0) } ?? state.entries.endIndex
             state.entries.insert(entry, at: place)
             state.count(entry, 1)
             return state.limits[entry.name]
         }
-        if let limit { entry.resize(to: limit) }
+        while let current = limit {
+            entry.resize(to: current)
+            // Another thread may have set a later limit before this one.
+            let latest = state.withLock { $0.limits[entry.name] }
+            limit = latest == current ? nil : latest
+        }
     }
 
     /// Limits the purgeables with these names, registered now or later. A name that is left out keeps its limit. So

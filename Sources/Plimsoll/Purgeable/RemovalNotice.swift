@@ -3,13 +3,16 @@ package import Synchronization
 /// A report to a second-level store that an entry has left its cache.
 package struct RemovalNotice: Sendable {
     package var reason: RemovalReason
+    /// True if the entry left because its content may no longer be true, and not to release its bytes: both memory
+    /// pressure and invalidation by tag purge entries.
+    package var isInvalid: Bool
     /// `CacheInvalidation.changes` from before the entry left, or less.
     package var changes: UInt64
     /// Time for which the value would have stayed valid.
     package var left: TimeLeft
 
-    package init(reason: RemovalReason, changes: UInt64, left: TimeLeft) {
-        (self.reason, self.changes, self.left) = (reason, changes, left)
+    package init(reason: RemovalReason, isInvalid: Bool, changes: UInt64, left: TimeLeft) {
+        (self.reason, self.isInvalid, self.changes, self.left) = (reason, isInvalid, changes, left)
     }
 }
 
@@ -35,14 +38,8 @@ package struct TimeLeft: Sendable, Hashable {
     }
 }
 
-/// Tells a removal listener why an entry leaves where `RemovalReason` does not: both memory pressure and
-/// invalidation by tag purge entries.
-///
-/// A second-level store keeps entries purged under pressure, and must forget entries that are no longer true.
+/// The order of changes of keys and of entries that leave.
 package enum CacheInvalidation {
-    /// True if this thread removes entries because their content is invalid, not to release their bytes.
-    @TaskLocal package static var isRunning = false
-
     /// Number of changes that second-level stores have seen. Removal listeners run after the lock, so a notice may come
     /// after a change of the key. The number from before the entry left tells.
     // Relaxed: the locks of the shards order the entries that leave and the changes.

@@ -70,3 +70,22 @@ package struct FNV1a: Sendable {
         bytes.reduce(into: FNV1a()) { $0.add($1) }.hash
     }
 }
+
+/// The random number generator SplitMix64 (Steele et al., OOPSLA 2014).
+package struct SplitMix64: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    package init(state: UInt64) { self.state = state }
+
+    package mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        return Self.mixed(state)
+    }
+
+    /// Returns the last step of the generator: spreads the bits of `word`.
+    package static func mixed(_ word: UInt64) -> UInt64 {
+        var word = (word ^ (word >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        word = (word ^ (word >> 27)) &* 0x94d0_49bb_1331_11eb
+        return word ^ (word >> 31)
+    }
+}

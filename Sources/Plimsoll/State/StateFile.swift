@@ -21,9 +21,6 @@ package struct StateFile: Equatable {
     /// The end of the last complete record. Bytes after the end are the rest of an interrupted append.
     package var end = 0
 
-    /// Total bytes of the changes, including their headers.
-    package var journalLength: Int { end - (records.first?.upperBound ?? end) }
-
     // MARK: - Writing
 
     /// Returns the header of a file.

@@ -13,15 +13,7 @@ final class BackgroundTaskShard: Sendable {
         /// Tasks that a sweep has selected but not reached yet.
         var pendingExpiration = BackgroundTaskList()
         var expiring = BackgroundTaskList()
-        var count = 0
-        var expiringCount = 0
-        /// Number of tasks that have left so far. The next three count parts of them: those that ended after being
-        /// asked to stop, given up, and dropped. The last counts refusals.
-        var ended: UInt64 = 0
-        var expired: UInt64 = 0
-        var givenUp: UInt64 = 0
-        var leaked: UInt64 = 0
-        var refused: UInt64 = 0
+        var tally = Tally()
         /// Number of tasks that may begin before more capacity must be requested.
         var room = 0
         /// True if the place of a task that leaves goes to the registry, whose capacity was lowered.
@@ -35,9 +27,9 @@ final class BackgroundTaskShard: Sendable {
         /// Common steps for every task that leaves. The caller must release the returned handler after the lock.
         mutating func leave(_ record: Record, _ phase: Record.Phase) -> Record.Handler? {
             record.enter(phase)
-            count -= 1
+            tally.count -= 1
             if paysBack { registry?.addRoom(1) } else { room += 1 }
-            ended += 1
+            tally.ended += 1
             return exchange(&record.handler, nil)
         }
     }
@@ -58,12 +50,12 @@ final class BackgroundTaskShard: Sendable {
     func begin(_ record: Record) -> BackgroundTaskRefusal.Cause? {
         state.withLock { state in
             if let refusal = state.refusal {
-                state.refused += 1
+                state.tally.refused += 1
                 return refusal
             }
             guard state.room > 0 else { return .tooMany }
             state.room -= 1
-            state.count += 1
+            state.tally.count += 1
             state.active.append(Unmanaged.passRetained(record))
             return nil
         }
@@ -81,12 +73,13 @@ final class BackgroundTaskShard: Sendable {
                 if !state.pendingExpiration.isEmpty { state.pendingExpiration.remove(record) }
             } else {
                 state.expiring.remove(record)
-                state.expiringCount -= 1
-                state.expired += 1
+                state.tally.expiring -= 1
+                state.tally.expired += 1
             }
-            if isDropped { state.leaked += 1 }
+            if isDropped { state.tally.leaked += 1 }
             let handler = state.leave(record, .ended)
-            let isLast = phase == .expiring && state.expiringCount == 0 || state.isWatched && state.count == 0
+            let isLast =
+                phase == .expiring && state.tally.expiring == 0 || state.isWatched && state.tally.count == 0
             return (handler, isLast, isLast || isDropped ? state.registry : nil)
         }
         // The handler and its captures are released here, after the lock.
@@ -121,23 +114,16 @@ final class BackgroundTaskShard: Sendable {
         }
     }
 
-    var tally: Tally {
-        state.withLock { state in
-            Tally(
-                count: state.count, expiring: state.expiringCount, ended: state.ended, expired: state.expired,
-                givenUp: state.givenUp,
-                leaked: state.leaked, refused: state.refused)
-        }
-    }
+    var tally: Tally { state.withLock { $0.tally } }
 
     /// Number of running tasks. Allocates nothing, even without optimization.
-    var count: Int { state.withLock { $0.count } }
+    var count: Int { state.withLock { $0.tally.count } }
 
     /// True if any task is being asked to stop, or is selected for that.
-    var isExpiring: Bool { state.withLock { $0.expiringCount > 0 || !$0.pendingExpiration.isEmpty } }
+    var isExpiring: Bool { state.withLock { $0.tally.expiring > 0 || !$0.pendingExpiration.isEmpty } }
 
     /// Counts a task refused for lack of capacity in all shards.
-    func countRefused() { state.withLock { $0.refused += 1 } }
+    func countRefused() { state.withLock { $0.tally.refused += 1 } }
 
     /// Sets the refusal for tasks that begin from now on. With `expiring`, selects all active tasks to be asked
     /// to stop.
@@ -157,7 +143,7 @@ final class BackgroundTaskShard: Sendable {
             while some.count < Self.few, let first = state.pendingExpiration.popFirst() {
                 let record = first.takeUnretainedValue()
                 state.expiring.append(first)
-                state.expiringCount += 1
+                state.tally.expiring += 1
                 record.enter(.expiring)
                 some.append((record, record.handler))
                 // A scope stays, because the scope is also notified when given up.
@@ -172,18 +158,13 @@ final class BackgroundTaskShard: Sendable {
         state.withLock { state in
             var some: [(Record, Record.Handler?)] = []
             while some.count < Self.few {
-                if let first = state.expiring.popFirst() {
-                    state.expiringCount -= 1
-                    state.givenUp += 1
-                    let record = first.takeRetainedValue()
-                    some.append((record, state.leave(record, .givenUp)))
-                } else if let first = state.pendingExpiration.popFirst() {
-                    state.givenUp += 1
-                    let record = first.takeRetainedValue()
-                    some.append((record, state.leave(record, .givenUp)))
-                } else {
-                    break
-                }
+                let wasAsked = !state.expiring.isEmpty
+                guard let first = wasAsked ? state.expiring.popFirst() : state.pendingExpiration.popFirst()
+                else { break }
+                if wasAsked { state.tally.expiring -= 1 }
+                state.tally.givenUp += 1
+                let record = first.takeRetainedValue()
+                some.append((record, state.leave(record, .givenUp)))
             }
             return some
         }
@@ -195,7 +176,7 @@ final class BackgroundTaskShard: Sendable {
     func records(atMost most: Int = .max) -> [Record] {
         state.withLock { state in
             var records: [Record] = []
-            records.reserveCapacity(min(state.count, most))
+            records.reserveCapacity(min(state.tally.count, most))
             for list in [state.expiring, state.pendingExpiration, state.active] {
                 var left = most
                 list.forEach(while: { left > 0 }) {

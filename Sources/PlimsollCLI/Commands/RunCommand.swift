@@ -52,9 +52,7 @@ struct RunCommand: ParsableCommand {
         var peak = ByteCount.zero
         while child.poll() == nil {
             // Kernels without memory.peak: the largest of ten samples a second.
-            if let signal = signals.next(within: .milliseconds(100)), SignalQueue.endings.contains(signal) {
-                child.signal(signal)
-            }
+            if let signal = signals.nextToPassOn(within: .milliseconds(100)) { child.signal(signal) }
             peak = max(peak, group.usage)
         }
         let report = RunReport(

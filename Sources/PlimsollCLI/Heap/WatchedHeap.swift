@@ -37,9 +37,7 @@ final class WatchedHeap: Sendable {
             if let status = heap.state.withLock({ $0.waitStatus }) {
                 return (ChildProcess.Ending(waitStatus: status), heap.result)
             }
-            if let signal = signals.next(within: .milliseconds(100)), SignalQueue.endings.contains(signal) {
-                kill(heap.process, signal)
-            }
+            if let signal = signals.nextToPassOn(within: .milliseconds(100)) { kill(heap.process, signal) }
             // While the shell becomes the command, a census would find neither's heap.
             guard SteadyClock.now - began >= .milliseconds(100) else { continue }
             if let pages = heap.anonymousPages, trigger.isDue(pages) { heap.count() }

@@ -5,7 +5,7 @@ import Synchronization
 /// number run at once (T29).
 final class ReconnectLimiter: Sendable {
     private struct State {
-        var random: SplitMix
+        var random: SplitMix64
         var free: Int
         var line: [(number: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
         var next: UInt64 = 0
@@ -22,7 +22,7 @@ final class ReconnectLimiter: Sendable {
         self.spread = spread
         self.context = context
         self.alarms = alarms
-        state = Mutex(State(random: SplitMix(seed: seed), free: most))
+        state = Mutex(State(random: SplitMix64(state: seed), free: most))
     }
 
     /// Returns the delay before the next reconnection: random between 0 and `spread` for that long after a gap,
@@ -100,19 +100,5 @@ final class ReconnectLimiter: Sendable {
             return state.line.removeFirst().continuation
         }
         next?.resume(returning: true)
-    }
-
-    /// SplitMix64 (Steele et al., OOPSLA 2014).
-    private struct SplitMix: RandomNumberGenerator {
-        private var state: UInt64
-        init(seed: UInt64) { state = seed }
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9e37_79b9_7f4a_7c15
-            var word = state
-            word = (word ^ (word >> 30)) &* 0xbf58_476d_1ce4_e5b9
-            word = (word ^ (word >> 27)) &* 0x94d0_49bb_1331_11eb
-            return word ^ (word >> 31)
-        }
     }
 }

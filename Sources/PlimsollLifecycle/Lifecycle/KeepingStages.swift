@@ -20,12 +20,9 @@ struct KeepingStages: Sendable {
     var purge: LifecycleEngine.Stage {
         { [purgeMemory] context in
             await blocking {
-                var outcome = FanOut.Outcome()
-                let budget = max(Self.leastBudget, context.timeRemaining)
-                if let report = purgeMemory(budget), case .overran(let names) = report.outcome {
-                    outcome.add(overran: names, "purgeable", report.took)
-                }
-                return outcome
+                let report = purgeMemory(max(Self.leastBudget, context.timeRemaining))
+                guard let report, case .overran(let names) = report.outcome else { return FanOut.Outcome() }
+                return FanOut.Outcome(overran: HandlerTiming.overran(names, "purgeable", report.took))
             }
         }
     }
@@ -37,11 +34,9 @@ struct KeepingStages: Sendable {
     var save: LifecycleEngine.Stage {
         { [preservation] context in
             await blocking {
-                var outcome = FanOut.Outcome()
-                outcome.failures = preservation.checkpoint(within: max(Self.leastBudget, context.timeRemaining)).map(
-                    \.description)
-                if outcome.failures.isEmpty { preservation.relinquish() }
-                return outcome
+                let failures = preservation.checkpoint(within: max(Self.leastBudget, context.timeRemaining))
+                if failures.isEmpty { preservation.relinquish() }
+                return FanOut.Outcome(failures: failures.map(\.description))
             }
         }
     }
@@ -54,9 +49,8 @@ struct KeepingStages: Sendable {
         { [preservation] context in
             guard context.isLast else { return FanOut.Outcome() }
             return await blocking {
-                var outcome = FanOut.Outcome()
-                outcome.failures = preservation.checkpoint(within: context.timeRemaining * 0.5).map(\.description)
-                return outcome
+                let failures = preservation.checkpoint(within: context.timeRemaining * 0.5)
+                return FanOut.Outcome(failures: failures.map(\.description))
             }
         }
     }
@@ -64,11 +58,7 @@ struct KeepingStages: Sendable {
     /// Records that the run ended in good order, for the next run to read (C24).
     var end: LifecycleEngine.Stage {
         { [preservation] _ in
-            await blocking {
-                var outcome = FanOut.Outcome()
-                if let problem = preservation.ended() { outcome.failures = [problem] }
-                return outcome
-            }
+            await blocking { FanOut.Outcome(failures: preservation.ended().map { [$0] } ?? []) }
         }
     }
 
@@ -88,10 +78,9 @@ struct KeepingStages: Sendable {
             await blocking {
                 let report = scrub.run(
                     reason, within: min(ScrubSet.budget, max(Self.leastBudget, context.timeRemaining)))
-                var outcome = FanOut.Outcome()
-                outcome.add(overran: report.overran, "scrub", report.took)
-                outcome.add(overran: report.inUse, "secret in use", report.took)
-                return outcome
+                return FanOut.Outcome(
+                    overran: HandlerTiming.overran(report.overran, "scrub", report.took)
+                        + HandlerTiming.overran(report.inUse, "secret in use", report.took))
             }
         }
     }
@@ -122,19 +111,18 @@ struct KeepingStages: Sendable {
     }
 }
 
-extension FanOut.Outcome {
-    mutating func add(overran names: [String], _ origin: String, _ took: Duration) {
-        overran += names.map { HandlerTiming(name: $0, origin: origin, took: took, isFinished: false) }
+extension HandlerTiming {
+    static func overran(_ names: [String], _ origin: String, _ took: Duration) -> [HandlerTiming] {
+        names.map { HandlerTiming(name: $0, origin: origin, took: took, isFinished: false) }
     }
 }
 
 extension ExclusiveReport {
     fileprivate var outcome: FanOut.Outcome {
-        var outcome = FanOut.Outcome()
-        outcome.add(overran: overran, "exclusive resource", took)
-        outcome.failures =
-            failed.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } + stillHeld.map { "\($0): still held" }
-        return outcome
+        FanOut.Outcome(
+            overran: HandlerTiming.overran(overran, "exclusive resource", took),
+            failures: failed.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
+                + stillHeld.map { "\($0): still held" })
     }
 }
 

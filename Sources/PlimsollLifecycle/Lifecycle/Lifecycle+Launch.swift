@@ -52,7 +52,8 @@ extension Lifecycle {
     /// Registers hooks for the launch (C19).
     ///
     /// `willRestore` is called when the process is up and its state is not yet restored. `didRestore` is called with
-    /// the result for each state when the process is nearly ready.
+    /// the result for each state when the process is nearly ready. A hook must not wait for a state of the process:
+    /// such a request waits for the launch.
     public func observeLaunch(
         _ name: String, file: StaticString = #fileID, line: UInt = #line,
         willRestore: (@Sendable () async throws -> Void)? = nil,
@@ -71,7 +72,10 @@ extension Lifecycle {
     public func warmUp(
         _ name: String, _ body: @escaping @Sendable (_ progress: @Sendable (Double) -> Void) async -> Void
     ) {
-        launching.withLock { $0.warming[name] = 0 }
+        launching.withLock { launching in
+            launching.warming[name] = 0
+            if launching.stage == .complete { launching.stage = .warming }
+        }
         Task(priority: .background) { @concurrent [self] in
             await body { done in
                 launching.withLock { if $0.warming[name] != nil { $0.warming[name] = min(1, max(0, done)) } }

@@ -71,37 +71,23 @@ struct LifecycleStages: Sendable {
     /// overrun, and the save does not count as complete.
     private func drain(_ context: LifecycleContext) async -> FanOut.Outcome {
         let began = alarms.heartbeat.running
-        var outcome = FanOut.Outcome()
         let working = await pausables.drain(within: context.timeRemaining * 0.5)
-        if !working.isEmpty { outcome.add(overran: working, "quiesce", alarms.heartbeat.running - began) }
-        return outcome
+        return FanOut.Outcome(overran: HandlerTiming.overran(working, "quiesce", alarms.heartbeat.running - began))
     }
 
     /// Reads changed settings again, and notifies the observers that must know before work is admitted.
     private func resync(_ context: LifecycleContext) async -> FanOut.Outcome {
         let result = await environment.resync(within: context.timeRemaining)
-        var outcome = FanOut.Outcome()
-        outcome.slowest = result.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) }
-        outcome.overran = result.late.map {
-            HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining, isFinished: false)
-        }
-        return outcome
-    }
-
-    /// Returns a stage that takes no time.
-    private func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
-        { _ in
-            body()
-            return FanOut.Outcome()
-        }
+        return FanOut.Outcome(
+            overran: HandlerTiming.overran(result.late, "environment", context.timeRemaining),
+            slowest: result.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) })
     }
 
     private func expireTasks(_ context: LifecycleContext) -> FanOut.Outcome {
         let began = alarms.heartbeat.running
-        var outcome = FanOut.Outcome()
         let stragglers = tasks.expireAndWait(
             .shutdown, within: context.timeRemaining, isExtended: true, allowsOwnEnd: context.cause == .shutdown)
-        outcome.add(overran: stragglers, "background task", alarms.heartbeat.running - began)
-        return outcome
+        let took = alarms.heartbeat.running - began
+        return FanOut.Outcome(overran: HandlerTiming.overran(stragglers, "background task", took))
     }
 }

@@ -1,6 +1,14 @@
 import Plimsoll
 import Synchronization
 
+/// Returns a stage that takes no time.
+func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
+    { _ in
+        body()
+        return FanOut.Outcome()
+    }
+}
+
 /// The parts that the process and each scene have of their own: a state, step observers and background tasks.
 struct LifecycleUnit: Sendable {
     let engine: LifecycleEngine

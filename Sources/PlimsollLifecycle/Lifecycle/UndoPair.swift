@@ -13,6 +13,8 @@ final class UndoPair: Sendable {
         var isWanted: Bool
         var isBusy = false
         var context: LifecycleContext?
+        /// The number of the latest step. A late call in reverse order may come after the call of a later step.
+        var sequence: UInt64 = 0
     }
 
     private let action: Step?
@@ -31,13 +33,15 @@ final class UndoPair: Sendable {
     func assume(isDone: Bool) { state.withLock { if !$0.isBusy { ($0.isDone, $0.isWanted) = (isDone, isDone) } } }
 
     /// Runs the action or the inverse. Ends at once if another task is running the pair; that task then performs the
-    /// latest request.
+    /// latest request. Does nothing if a later step has called the pair before.
     ///
     /// - Throws: The error of the step; of several steps, the last error. An action that throws counts as not done, an
     ///   inverse that throws as undone. `LifecycleError` if the action is left to another task: nobody may count on an
     ///   action that is not done.
     func move(to isWanted: Bool, _ context: LifecycleContext) async throws {
         let (goes, isLate) = state.withLock { state in
+            guard context.sequence >= state.sequence else { return (false, false) }
+            state.sequence = context.sequence
             state.isWanted = isWanted
             state.context = context
             let goes = !state.isBusy && state.isDone != isWanted, isLate = state.isBusy && isWanted

@@ -235,15 +235,16 @@ public final class ConcurrencyLimiter: Quiescable, WorkingMember {
     func join(_ gate: QuiesceGate) { move(to: gate) { gates.move(to: gate) } }
     func leave(_ gate: QuiesceGate) { move(to: gates.own) { gates.leave(gate) } }
 
-    /// Moves the waiters with a time limit to the clock of the new gate.
+    /// Moves the waiters with a time limit to the clock of the new gate. In one step with the move, so that no caller
+    /// waits by the former clock in between.
     private func move(to gate: QuiesceGate, _ move: () -> Void) {
-        guard state.withLock({ $0.waiting > 0 }) else { return move() }
-        let old = gates.current, now = alarms(at: gate).heartbeat.running,
-            offset = now - alarms(at: old).heartbeat.running
-        let sweep = state.withLock { state in
+        let moved: (sweep: LimiterState<Waiter>.Sweep, now: Duration)? = state.withLock { state in
+            let old = gates.current
             move()
-            return gates.current === old ? nil : state.moveClock(by: offset)
+            guard state.waiting > 0, gates.current !== old else { return nil }
+            let now = alarms(at: gate).heartbeat.running
+            return state.moveClock(by: now - alarms(at: old).heartbeat.running).map { ($0, now) }
         }
-        if let sweep { set(sweep, from: now, gate) }
+        if let moved { set(moved.sweep, from: moved.now, gate) }
     }
 }

@@ -115,8 +115,8 @@ struct QuiesceInputs: Hashable {
     var level = PressureLevel.normal
     /// True while the ladder's rung `quiesce` is in force.
     var isQuiescing = false
-    /// True while the process is on the way back from a gap.
-    var isClosed = false
+    /// Number of gaps from which the process is still on the way back.
+    var gaps = 0
     /// True if a member has found the end of a gap that no thread has handled yet.
     var isLate = false
     /// Number of credential revocations in progress (C56).
@@ -138,7 +138,7 @@ struct QuiesceInputs: Hashable {
                 case .critical: .quarter
                 }
             }
-        if isClosed || isLate || revocations > 0 { return QuiesceExtent(profile: .paused, share: share, isHeld: true) }
+        if gaps > 0 || isLate || revocations > 0 { return QuiesceExtent(profile: .paused, share: share, isHeld: true) }
         let profile: QuiesceExtent.Profile =
             switch state {
             case nil, .active: .foreground

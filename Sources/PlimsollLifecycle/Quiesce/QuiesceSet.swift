@@ -232,13 +232,13 @@ public final class QuiesceSet: Sendable {
         }
     }
 
-    /// Stops all admission after a gap, until `open` is called.
-    package func close() { change { $0.isClosed = true } }
+    /// Stops all admission after a gap, until `open` is called for that gap and every other one.
+    package func close() { change { $0.gaps += 1 } }
 
-    /// Resumes admission once the way back from a gap is complete.
+    /// Resumes admission once the way back from a gap is complete, unless another gap has ended meanwhile.
     package func open() {
         change { inputs in
-            inputs.isClosed = false
+            inputs.gaps = max(0, inputs.gaps - 1)
             inputs.isLate = false
         }
     }

@@ -50,7 +50,8 @@ public final class Preserved: Sendable {
     @discardableResult
     public func restore() -> RestoreOutcome? { restoreNow(item) }
 
-    /// Stops saving and restoring once this method has returned. The store keeps the state unchanged. Idempotent.
+    /// Stops saving and restoring once this method has returned. The store keeps the state unchanged. Waits for a save
+    /// in progress. Idempotent.
     public func cancel() {
         remove(item)
         item.cancel()

@@ -62,7 +62,7 @@ final class PreservedItem: Sendable {
     private let form: Form
     private let takesChanges: Bool
     private let threads: HandlerThreads
-    private let gate = CallGate()
+    let gate = CallGate()
     private let state: Mutex<State>
 
     /// The most bytes of pending changes. Larger changes are dropped and the whole is saved: appending them would
@@ -82,7 +82,7 @@ final class PreservedItem: Sendable {
         state = Mutex(State(closures: closures))
     }
 
-    /// Ends all calls into the application. Waits for a call in progress, except from within that call.
+    /// Ends all calls into the application, and all saving. Waits for a call or a save in progress, except from within.
     func cancel() {
         let closures = state.withLock { exchange(&$0.closures, nil) }
         gate.close()
@@ -222,6 +222,13 @@ final class PreservedItem: Sendable {
                 name: name,
                 reason: "the state of an earlier run is not restored yet and would be lost; launch first")
         }
+        var result = Swift.Result<Void, any Error>.success(())
+        // All of the save, so that the store is left alone once `cancel()` has returned.
+        _ = gate.call { result = Swift.Result { try writeChanged() } }
+        try result.get()
+    }
+
+    private func writeChanged() throws {
         if let reason = state.withLock({ $0.asideReason }) {
             try store.setAside(name, reason: reason)
             state.withLock { $0.asideReason = nil }
@@ -251,9 +258,7 @@ final class PreservedItem: Sendable {
     }
 
     private func writeWhole(_ closures: Closures) throws {
-        var snapshot = Swift.Result<[UInt8], any Error>.success([])
-        guard gate.call({ snapshot = Swift.Result { try closures.snapshot() } }) else { return }
-        let state = try snapshot.get()
+        let state = try closures.snapshot()
         let bytes = form == .plain ? state : PreservedState.wrap(state, version: version)
         let hash = PreservedState.hash(bytes)
         guard self.state.withLock({ $0.lastHash }) != hash else { return }

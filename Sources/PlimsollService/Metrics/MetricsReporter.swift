@@ -32,7 +32,7 @@ struct MetricsReporter {
     }
 
     mutating func report() {
-        var unknown = Set(gauges.keys)
+        var unknown = Set(gauges.keys), gone = Set(counters.keys)
         for family in MetricCatalogue.families(manager.status) {
             for point in family.points {
                 let key = Key(name: family.name, labels: point.labels)
@@ -40,11 +40,15 @@ struct MetricsReporter {
                     unknown.remove(key)
                     record(key, gauge: point.value)
                 } else {
+                    gone.remove(key)
                     record(key, count: point.value)
                 }
             }
         }
         for key in unknown { gauges.removeValue(forKey: key)?.destroy() }
+        // A series that begins again, such as that of a new cache with the name of one before, counts from zero. The
+        // exporter keeps its total.
+        for key in gone { counters[key] = nil }
     }
 
     private mutating func record(_ key: Key, gauge value: Double) {

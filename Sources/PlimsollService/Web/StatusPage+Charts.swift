@@ -40,6 +40,12 @@ extension StatusPage {
           return element;
         }
 
+        function makeText(text, x, y, anchor) {
+          const element = make("text", { x, y, "text-anchor": anchor });
+          element.textContent = text;
+          return element;
+        }
+
         // A legend whose entries stay the same elements: [class, text].
         function drawLegend(place, entries) {
           while (place.children.length > entries.length) place.lastElementChild.remove();
@@ -65,18 +71,12 @@ extension StatusPage {
           const x = at => (right - (now - at) / SHOWN_SECONDS * (right - left)).toFixed(1);
           const y = value => (floor - Math.min(1, Math.max(0, value / top)) * (floor - roof)).toFixed(1);
           const parts = [];
-          const write = (text, at, height, anchor) => {
-            const element = make("text", { x: at, y: height, "text-anchor": anchor });
-            element.textContent = text;
-            parts.push(element);
-          };
           for (const share of [0, 0.5, 1]) {
             parts.push(make("path", { class: "grid", d: `M${left} ${y(share * top)}H${right}` }));
-            write(label(share * top), left - 6, Number(y(share * top)) + 4, "end");
+            parts.push(makeText(label(share * top), left - 6, Number(y(share * top)) + 4, "end"));
           }
-          write("120 s ago", left, height - 6, "start");
-          write("60 s ago", (left + right) / 2, height - 6, "middle");
-          write("now", right, height - 6, "end");
+          parts.push(makeText("120 s ago", left, height - 6, "start"));
+          parts.push(makeText("60 s ago", (left + right) / 2, height - 6, "middle"), makeText("now", right, height - 6, "end"));
           const shown = points.filter(point => now - point.at <= SHOWN_SECONDS);
           for (const { key, kind, isFilled } of series) parts.push(...drawSeries(shown, key, kind, isFilled, x, y, floor));
           for (const { value, kind } of lines) parts.push(make("path", { class: "line " + kind, d: `M${left} ${y(value)}H${right}` }));
@@ -115,17 +115,11 @@ extension StatusPage {
           const x = size => (left + Math.min(1, size / largest) * (right - left)).toFixed(1);
           const y = ratio => (floor - Math.min(1, Math.max(0, ratio)) * (floor - roof)).toFixed(1);
           const parts = [];
-          const write = (text, at, height, anchor) => {
-            const element = make("text", { x: at, y: height, "text-anchor": anchor });
-            element.textContent = text;
-            parts.push(element);
-          };
           for (const ratio of [0, 0.5, 1]) {
             parts.push(make("path", { class: "grid", d: `M${left} ${y(ratio)}H${right}` }));
-            write(percent(ratio), left - 6, Number(y(ratio)) + 4, "end");
+            parts.push(makeText(percent(ratio), left - 6, Number(y(ratio)) + 4, "end"));
           }
-          write("0", left, height - 5, "start");
-          write(bytes(largest), right, height - 5, "end");
+          parts.push(makeText("0", left, height - 5, "start"), makeText(bytes(largest), right, height - 5, "end"));
           const points = [{ bytes: 0, missRatio: 1 }].concat(worth.curve);
           parts.push(make("path", { class: "line usage", d: "M" + points.map(point => `${x(point.bytes)} ${y(point.missRatio)}`).join("L") }));
           for (const [kind, size] of [["limit", worth.shareBytes], ["warning", worth.targetBytes]]) {

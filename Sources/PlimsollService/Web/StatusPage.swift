@@ -1,3 +1,5 @@
+import Plimsoll
+
 /// An HTML page that draws a manager's status and polls the status each second. Needs no resources except itself and
 /// the status.
 ///
@@ -35,13 +37,13 @@ struct StatusPage {
         <meta charset="utf-8">
         <meta name="viewport" content="width=device-width, initial-scale=1">
         <meta name="color-scheme" content="light dark">
-        <title>\(Self.escaped(title))</title>
+        <title>\(escaped(title))</title>
         <link rel="icon" href="data:,">
         <style nonce="\(nonce)">\(Self.style)</style>
         </head>
         <body>
         <header>
-        <h1>\(Self.escaped(title))</h1>
+        <h1>\(escaped(title))</h1>
         <p id="level" class="badge" role="status">waiting for the first answer</p>
         <p id="summary"></p>
         <p id="connection">connecting</p>
@@ -137,16 +139,4 @@ struct StatusPage {
         <p id="change-result" class="note" role="status"></p>
         </section>
         """
-
-    private static func escaped(_ text: String) -> String {
-        text.reduce(into: "") { escaped, character in
-            switch character {
-            case "&": escaped += "&amp;"
-            case "<": escaped += "&lt;"
-            case ">": escaped += "&gt;"
-            case "\"": escaped += "&quot;"
-            default: escaped.append(character)
-            }
-        }
-    }
 }

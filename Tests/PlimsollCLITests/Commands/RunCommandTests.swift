@@ -37,6 +37,14 @@ import Testing
     }
 
     @Test(.needs(obstacle == nil, "no group can be made here"))
+    func `run notices the end of the command, although its own parent ignores the ends of children`() async throws {
+        let command = ["env", "--ignore-signal=CHLD", Self.program, "run", "--", "sh", "-c", "exit 7"]
+        let child = try ChildProcess("/usr/bin/env", command, readsOutput: true, endsWithParent: true)
+        await until("the end of run") { child.poll() != nil }
+        #expect(child.ending == .exited(7))
+    }
+
+    @Test(.needs(obstacle == nil, "no group can be made here"))
     func `a command over the limit is killed, with status 137`() throws {
         #expect(try run(["run", "--memory-max", "16M", "--", "tail", "/dev/zero"]).ending == .exited(137))
     }

@@ -52,6 +52,39 @@ import Testing
         #expect(census.way == .chunks && census.usedBytes > 0 && census.rows.count <= 3)
     }
 
+    private static let terminal = "/usr/bin/script"
+
+    @Test(
+        .needs(obstacle == nil, "no command can be traced here"),
+        .needs(access(terminal, X_OK) == 0, "script is not installed (Debian: bsdutils)"))
+    func `Ctrl-C reaches a command once`() async throws {
+        let path = NSTemporaryDirectory() + "ctrl-c-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        // The first SIGINT has SIGTERM passed on, which comes behind a SIGINT that is passed on.
+        let script = #"""
+            n=0; sleep 600 &
+            trap 'n=$((n+1)); kill -TERM $PPID' INT
+            trap 'kill $!; echo got $n; exit 3' TERM
+            echo ready
+            while :; do wait; done
+            """#
+        try File.write(script, to: path)
+        let command = ["script", "-qec", "exec \(Self.program) heap -- sh \(path)", "/dev/null"]
+        let child = try ChildProcess(Self.terminal, command, readsOutput: true, endsWithParent: true)
+        var text = ""
+        await until("the start of the command") {
+            text += child.output?.lines().joined() ?? ""
+            return text.contains("ready")
+        }
+        child.send("\u{3}")
+        await until("the end of the command") {
+            text += child.output?.lines().joined() ?? ""
+            return child.poll() != nil
+        }
+        text += child.output?.lines().joined() ?? ""
+        #expect(text.contains("got 1") && child.ending == .exited(3), "\(text)")
+    }
+
     @Test func `a census is due each time a process has grown by a quarter`() {
         var trigger = GrowthTrigger()
         #expect([100, 100, 125, 126, 126, 90, 157, 158].map { trigger.isDue($0) } == [true, false, false, true, false, false, false, true])

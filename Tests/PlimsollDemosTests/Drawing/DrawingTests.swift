@@ -13,7 +13,7 @@ import Testing
         #expect(Text.number(value, decimals: decimals) == text)
     }
 
-    @Test func `medians and quantiles of samples are right`() {
+    @Test func `medians of samples are right`() {
         #expect(median([]) == nil)
         #expect(median([3, 1, 2]) == 2)
         #expect(median([4, 1, 2, 3]) == 2.5)

@@ -125,6 +125,12 @@ import Testing
         ChartTexts(SupervisorChart(without: record, with: record).svg).expectReadable()
     }
 
+    @Test func `the sockets are in the first directory that systemd has made for the supervisor`() {
+        #expect(SuperviseCommand.standardDirectory(["RUNTIME_DIRECTORY": "/run/a:/run/b", "XDG_RUNTIME_DIR": "/c"]) == "/run/a")
+        #expect(SuperviseCommand.standardDirectory(["RUNTIME_DIRECTORY": "", "XDG_RUNTIME_DIR": "/c"]) == "/c/plimsoll")
+        #expect(SuperviseCommand.standardDirectory(["XDG_RUNTIME_DIR": ""]) == "/run/plimsoll")
+    }
+
     @Test func `names from a journal are escaped in the chart`() {
         var record = TrioRecords.with
         TrioRecords.done(5, "<script>\"&'", .suspend, .critical, to: &record)

@@ -187,6 +187,17 @@ import Testing
         #expect(lifecycle.readiness.reason == "the process is inactive")
     }
 
+    @Test func `data that is loaded after the launch counts as missing until loaded`() async throws {
+        let release = Blockade(), lifecycle = lifecycle
+        try await lifecycle.launch()
+        #expect(lifecycle.readiness.isComplete)
+        lifecycle.warmUp("index") { _ in release.wait() }
+        #expect(lifecycle.readiness.isReady && !lifecycle.readiness.isComplete)
+        release.open()
+        await until { lifecycle.readiness.isComplete }
+        #expect(lifecycle.readiness.warming.isEmpty)
+    }
+
     @Test func `C25 with a manual resume the end of an interruption waits for a call`() async throws {
         let stage = Stage(LifecyclePolicy(resumesManually: true))
         try await stage.lifecycle.launch()

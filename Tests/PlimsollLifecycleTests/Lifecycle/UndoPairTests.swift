@@ -105,6 +105,37 @@ import Testing
         #expect(calls.all == ["inverse 1", "action 2", "inverse 4"])
     }
 
+    @Test func `a call that comes after one of a later step changes nothing`() async throws {
+        let pair = pair(isDone: true)
+        try await pair.move(to: true, context(2))
+        try await pair.move(to: false, context(1))
+        #expect(calls.all.isEmpty)
+        try await pair.move(to: false, context(3))
+        #expect(calls.all == ["inverse 3"])
+    }
+
+    @Test func `an inverse that a hanging one holds up until the next way down is left out`() async throws {
+        // In less time than after which a handler that hangs lets others pass.
+        let stage = Stage(LifecyclePolicy(backgroundDeadline: .milliseconds(100)))
+        let release = Blockade(), lifecycle = stage.lifecycle, threads = stage.manager.parts.threads
+        stage.observe("a")
+        // Undone first.
+        lifecycle.observe("hanging", onForeground: { _ in release.wait() })
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        let way = Task { try await lifecycle.enterForeground(cause: .operator) }
+        await until("only the handler runs") { release.count == 1 && threads.busy == 1 }
+        stage.clock.advance(by: .milliseconds(100))
+        let back = try await way.value
+        #expect(back.overran.map(\.name) == ["hanging"] && back.unreached == ["a"], "\(back)")
+        try await lifecycle.enterBackground(cause: .operator)
+        release.open()
+        await until("all handlers have returned") { threads.busy == 0 }
+        #expect(lifecycle.state == .background && !stage.log.all.contains("a foreground"), "\(stage.log.all)")
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(stage.log.all.suffix(2) == ["a foreground", "a active"])
+    }
+
     @Test func `a way into the background does not count while a handler of an earlier way still runs`() async throws {
         let release = Blockade(), lifecycle = stage.lifecycle
         lifecycle.observe("hanging", onBackground: { _ in release.wait() })

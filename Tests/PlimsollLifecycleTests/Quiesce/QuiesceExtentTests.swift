@@ -13,7 +13,7 @@ import Testing
             for level in PressureLevel.allCases {
                 for bits in 0..<8 {
                     all.append(
-                        QuiesceInputs(state: state, level: level, isQuiescing: bits & 1 != 0, isClosed: bits & 2 != 0, isLate: bits & 4 != 0))
+                        QuiesceInputs(state: state, level: level, isQuiescing: bits & 1 != 0, gaps: bits & 2, isLate: bits & 4 != 0))
                 }
             }
         }
@@ -27,7 +27,7 @@ import Testing
         ]
         let shares: [PressureLevel: QuiesceExtent.Share] = [.normal: .whole, .warning: .half, .critical: .quarter]
         for inputs in Self.allInputs {
-            let isHeld = inputs.isClosed || inputs.isLate
+            let isHeld = inputs.gaps > 0 || inputs.isLate
             let row = profiles.first { $0.0 == inputs.state }
             for (isLeased, profile) in [(false, row?.general), (true, row?.leased)] {
                 let extent = inputs.extent(isLeased: isLeased)
@@ -42,7 +42,7 @@ import Testing
         for inputs in Self.allInputs {
             let general = inputs.extent(isLeased: false), leased = inputs.extent(isLeased: true)
             #expect(leased >= general, "\(inputs)")
-            if inputs.isClosed || inputs.isLate { #expect(leased == general && leased.isPaused, "\(inputs)") }
+            if inputs.gaps > 0 || inputs.isLate { #expect(leased == general && leased.isPaused, "\(inputs)") }
         }
     }
 

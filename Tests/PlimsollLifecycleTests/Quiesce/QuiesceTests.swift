@@ -105,6 +105,14 @@ import Testing
         lease.cancel()
     }
 
+    @Test func `a gap that ends on the way back from another keeps work out until its own way back is done`() {
+        for _ in 0..<2 { set.close() }
+        set.open()
+        #expect(set.extent().isHeld)
+        set.open()
+        #expect(set.extent() == .open)
+    }
+
     @Test func `C40 a dormant set keeps every kind of work out, and admits the work afterwards`() async throws {
         let limiter = ConcurrencyLimiter("requests", limit: 2)
         let ticker = Ticker("metrics", every: .seconds(1)) { _ in }

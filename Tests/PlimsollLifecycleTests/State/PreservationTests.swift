@@ -412,6 +412,36 @@ import Testing
         #expect(store.writes == writes && handle?.restore() == nil)
     }
 
+    /// A store whose writes block until the blockade is opened.
+    private final class BlockedStore: StateStore {
+        let blockade = Blockade()
+        func write(_ name: String, _ bytes: [UInt8]) throws { blockade.wait() }
+        func read(_ name: String) throws -> [UInt8]? { nil }
+        func remove(_ name: String) throws {}
+    }
+
+    @Test func `cancel waits for a save that has come to the store`() async {
+        let blocked = BlockedStore(), cancelled = Counter()
+        let item = PreservedItem(
+            name: "cart", store: blocked, version: 1,
+            closures: .init(snapshot: { [1] }, restore: { _, _ in }, apply: nil, reset: nil), threads: lifecycle.threads)
+        #expect(item.restore(cleanStartReason: nil) == RestoreOutcome.Result.none)
+        let save: @Sendable () -> Void = { item.save { _ in } }
+        let cancel: @Sendable () -> Void = {
+            item.cancel()
+            cancelled.add(1)
+        }
+        #expect(Thread.start("save", save))
+        await until("the store is called") { blocked.blockade.count == 1 }
+        #expect(Thread.start("cancel", cancel))
+        await until("the cancellation waits") {
+            CloseWaits.gates.contains(ObjectIdentifier(item.gate)) || cancelled.value > 0
+        }
+        #expect(cancelled.value == 0)
+        blocked.blockade.open()
+        await until("the cancellation is over") { cancelled.value == 1 }
+    }
+
     @Test func `T2 changes recorded from many threads during a save are all kept`() async throws {
         let cart = Cart()
         let handle = preserveChanges(cart)

@@ -226,6 +226,22 @@ import Testing
         #expect(try reportedMisses(after: 1, in: 1) == 8)
     }
 
+    @Test func `all look-ups of a cache count that takes the name of one that left`() throws {
+        let factory = TestMetrics(), manager = ResourceManager(source: ScriptedPressureSource())
+        let labels = [("cache", "tenant"), ("result", "miss")]
+        var reporter = MetricsReporter(manager, factory)
+        func reportedMisses(after misses: Int) throws -> Int64 {
+            let cache = PurgeableCache<Int, Int>("tenant", cost: { _, _ in 1 }), registration = manager.register(cache)
+            for key in 0..<misses { _ = cache.value(forKey: key) }
+            reporter.report()
+            registration.cancel()
+            reporter.report()
+            return try factory.expectCounter("plimsoll_cache_requests_total", labels).totalValue
+        }
+        #expect(try reportedMisses(after: 5) == 5)
+        #expect(try reportedMisses(after: 2) == 7)
+    }
+
     @Test func `a total of the page does not fall when a cache leaves, and counts on from there`() async {
         let manager = ResourceManager(source: ScriptedPressureSource()), pages = AdminPages(manager)
         let caches = (0..<2).map { _ in PurgeableCache<Int, Int>("twin", cost: { _, _ in 1 }) }

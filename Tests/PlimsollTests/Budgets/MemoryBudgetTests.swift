@@ -145,6 +145,16 @@ import Testing
             } == 4)
     }
 
+    @Test func `a request of a caller that is cancelled already begins cancelled`() async throws {
+        let seen = Log<Bool>()
+        let caller = Task {
+            _ = withUnsafeCurrentTask { $0?.cancel() }
+            try await withMemoryBudget(name: "GET /late") { seen.add(Task.isCancelled) }
+        }
+        try await caller.value
+        #expect(seen.all == [true])
+    }
+
     @Test func `a part above its own limit does not end the whole`() async throws {
         let left = try await withMemoryBudget(.mebibytes(100), name: "whole") {
             await #expect(throws: MemoryBudgetExceeded.self) {

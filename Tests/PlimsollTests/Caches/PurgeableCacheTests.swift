@@ -111,7 +111,7 @@ import Testing
     @Test func `an invalidation is announced before entries leave, and their removal listeners can tell`() {
         let cache = cache(), calls = Log<String>()
         cache.onInvalidation { calls.add($0 ? "invalidation" : "end") }
-        cache.onRemoval { key, _, _ in calls.add(CacheInvalidation.isRunning ? "\(key) invalid" : "\(key)") }
+        cache.onRemovalNotice { key, _, notice in calls.add(notice.isInvalid ? "\(key) invalid" : "\(key)") }
         cache.insert("a", forKey: 1, tags: ["t"])
         cache.insert("b", forKey: 2)
         cache.insert("c", forKey: 3)
@@ -119,6 +119,22 @@ import Testing
         cache.removeValue(forKey: 2)
         cache.removeAll()
         #expect(calls.all == ["invalidation", "1 invalid", "end", "2", "invalidation", "3 invalid", "end"])
+    }
+
+    @Test func `what a removal listener removes during an invalidation, or in a task of its own, is not invalid`() async {
+        let cache = cache(), other = self.cache(), calls = Log<String>(), tasks = Log<Task<Void, Never>>()
+        other.onRemovalNotice { key, _, notice in calls.add(notice.isInvalid ? "\(key) invalid" : "\(key)") }
+        other.insert("a", forKey: 1)
+        other.insert("b", forKey: 2)
+        cache.onInvalidation { _ in }
+        cache.onRemoval { _, _, _ in
+            other.removeValue(forKey: 1)
+            tasks.add(Task { _ = other.removeValue(forKey: 2) })
+        }
+        cache.insert("c", forKey: 3, tags: ["t"])
+        cache.purge(tag: "t")
+        for task in tasks.all { await task.value }
+        #expect(calls.all == ["1", "2"])
     }
 
     @Test func `listeners receive every reason once`() {

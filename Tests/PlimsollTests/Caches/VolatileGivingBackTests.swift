@@ -96,6 +96,18 @@ struct VolatileGivingBackTests {
         #expect(!isLeftAfterwards)
     }
 
+    @Test func `some thousands of idle entries leave under one hold of the lock, and the rest follows`() {
+        let clock = ManualClock(), store = VolatileStore.ordinary(nil, clock)
+        // A segment of 2 MiB holds less than 24,000 of them. The next one is open.
+        for key in 0..<30_000 where !store.put(key, 64) { Issue.record("key \(key) is refused") }
+        clock.freeze(for: .seconds(61))
+        let isLeft = store.withLog(false) { $0.turnOver(olderThan: .seconds(60)) }
+        #expect(isLeft && store.statistics.evictions == 1 << 14)
+        store.turnOver(olderThan: .seconds(60))
+        let isLeftAfterwards = store.withLog(true) { $0.turnOver(olderThan: .seconds(60)) }
+        #expect(!isLeftAfterwards && store.statistics.count < 30_000 - 20_000)
+    }
+
     @Test func `a large entry that was used stays for one more idle time`() {
         let clock = ManualClock(), store = VolatileStore.ordinary(1 << 20, clock)
         #expect(store.put(1, 6000) && store.put(2, 6000) && store.use(1..<2))

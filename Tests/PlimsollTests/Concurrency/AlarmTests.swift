@@ -59,6 +59,17 @@ import Testing
         #expect(calls.all == ["timer", "deadline"])
     }
 
+    @Test func `timers wait for the way back from every gap`() {
+        let alarms = alarms()
+        alarms.set(.timer, after: .seconds(5)) { [calls] in calls.add("timer") }
+        for _ in 0..<2 { clock.freeze(for: .seconds(60)) }
+        #expect(gaps.all.count == 2)
+        alarms.release()
+        #expect(calls.all.isEmpty)
+        alarms.release()
+        #expect(calls.all == ["timer"])
+    }
+
     @Test func `C11 a host that slept is distinguished from a process that was frozen`() {
         let alarms = alarms()
         alarms.set(.deadline, after: .seconds(5)) { [calls] in calls.add("deadline") }

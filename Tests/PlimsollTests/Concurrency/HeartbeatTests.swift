@@ -23,6 +23,15 @@ import Testing
         #expect(heartbeat.gaps == 2 && heartbeat.running == .zero && !RunningGap(.frozen, .seconds(2)).isHostSleep)
     }
 
+    @Test func `a sleep of the host counts as one, also if the machine took seconds to fall asleep and to wake`() {
+        let heartbeat = Heartbeat(time: clock.timekeeper)
+        #expect(heartbeat.beat(.loop, next: .seconds(1)) == nil)
+        clock.freeze(for: .seconds(4))
+        clock.sleepHost(for: .seconds(3600))
+        #expect(heartbeat.beat(.loop, next: nil) == RunningGap(.hostSleep, .seconds(3603)))
+        #expect(heartbeat.gaps == 1 && heartbeat.running == .seconds(1) && heartbeat.beat(.loop, next: nil) == nil)
+    }
+
     @Test func `running time goes on up to the tolerance after a promise, and stands still from then on`() {
         let heartbeat = Heartbeat(time: clock.timekeeper), tolerance = Heartbeat.tolerance
         #expect(heartbeat.beat(.loop, next: .seconds(5)) == nil && heartbeat.beat(.alarms, next: .seconds(3)) == nil)

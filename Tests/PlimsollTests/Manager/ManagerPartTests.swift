@@ -53,6 +53,32 @@ import Testing
         #expect(manager.capabilities["recorder"]?.isLive == true && manager.status.lifecycle.state == "recorded")
     }
 
+    /// A part whose admission takes as long as `onAdmit`.
+    private final class Slow: ManagerPart {
+        private let onAdmit: @Sendable (PressureLevel) -> Void
+
+        init(onAdmit: @escaping @Sendable (PressureLevel) -> Void) { self.onAdmit = onAdmit }
+        func admit(at level: PressureLevel, isQuiescing: Bool) { onAdmit(level) }
+    }
+
+    @Test func `a thread that was slow in one part brings no old level to the parts behind`() {
+        let (manager, _, clock) = Self.managed()
+        let admission = manager.parts.admission, time = clock.timekeeper
+        _ = manager.part {
+            Slow { level in
+                guard level == .critical else { return }
+                // Another thread has taken over, and brings the recovery.
+                _ = admission.post(.normal, isQuiescing: false)
+                _ = inTurn { admission.apply($0, time: time) }
+            }
+        }
+        let behind = manager.part { Recorder() }
+        _ = admission.post(.critical, isQuiescing: true)
+        _ = inTurn { admission.apply($0, time: time) }
+        #expect(behind.calls.all == ["joined", "admit normal"])
+        withExtendedLifetime(manager) {}
+    }
+
     @Test func `a part that joins a running manager is prepared at once`() async throws {
         let (manager, _, _) = Self.managed()
         let run = Task { try await manager.run() }

@@ -269,6 +269,8 @@ import Testing
         #expect(manager.isAlive)
         clock.advance(by: .milliseconds(100))
         #expect(!manager.isAlive)
+        manager.stop()
+        #expect(manager.isAlive, "a shutdown may take longer")
     }
 
     @Test func `a manager runs once`() async throws {

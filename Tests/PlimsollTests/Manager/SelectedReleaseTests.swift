@@ -38,4 +38,20 @@ import Testing
         let report = try await onThread { manager.parts.purgeForBackground() }.value
         #expect(report.released == .bytes(released) && report.outcome == .done && manager.reports == [report])
     }
+
+    @Test func `every purgeable inside another call is named after a release for the background`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)
+        for name in ["first", "second", "third"] {
+            manager.register(NotedHolder(name, held: 10), purgesOnBackground: true)
+        }
+        let entries = manager.parts.purgeables.snapshot
+        let report = try await onThread { () -> ActionReport? in
+            var report: ActionReport?
+            _ = entries[0].gate.call {
+                _ = entries[2].gate.call { report = manager.parts.purgeForBackground() }
+            }
+            return report
+        }.value
+        #expect(report?.overran == ["first", "third"] && report?.released == .bytes(10))
+    }
 }

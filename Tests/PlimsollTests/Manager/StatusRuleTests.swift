@@ -160,6 +160,18 @@ import Testing
         #expect(isInside && held() == [900] && holder.asked == [1])
     }
 
+    @Test func `the held bytes of a cache are those of now, also while another call asks the cache`() {
+        let manager = ResourceManager(source: FallingSource(), time: ManualClock().timekeeper)
+        let cache = PurgeableCache<Int, Int>("cache", cost: { _, _ in 100 })
+        cache.insert(1, forKey: 1)
+        let registration = manager.register(cache)
+        var held = 0
+        let isInside = manager.parts.purgeables.snapshot[0].statusGate.call { held = manager.heldBytes() }
+        #expect(isInside && held == 100)
+        registration.cancel()
+        #expect(manager.heldBytes() == 0)
+    }
+
     @Test func `the held bytes are asked of no purgeable whose registration has ended meanwhile`() {
         let manager = ResourceManager(source: FallingSource(), time: ManualClock().timekeeper)
         let last = Mutex<Registration?>(nil), asked = Counter()

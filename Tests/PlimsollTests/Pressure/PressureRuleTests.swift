@@ -61,6 +61,30 @@ import Testing
         #expect(assessor.assess(reading(.seconds(4), plenty)).level == .normal)
     }
 
+    @Test(arguments: [(239_999_999, PressureLevel.critical), (240_000_000, .warning)])
+    func `stall keeps the level critical while memory is short, and at warning once the margin is exceeded by a fifth`(
+        available: Int, level: PressureLevel
+    ) {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(reading(.zero, 50_000_000, stall: .zero))
+        #expect(assessor.assess(reading(.seconds(10), 50_000_000, stall: .seconds(8))).level == .critical)
+        let after = assessor.assess(reading(.seconds(16), ByteCount(available), stall: .seconds(13)))
+        #expect(after.evidence == .stall && after.observed == .warning)
+        #expect(after.present == level && after.level == level)
+    }
+
+    @Test(arguments: [(400, PressureLevel.critical), (300, .warning)])
+    func `less stall than five sixths of what is critical keeps no level critical where memory is short`(
+        milliseconds: Int, level: PressureLevel
+    ) {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(reading(.zero, 50_000_000, stall: .zero))
+        _ = assessor.assess(reading(.seconds(10), 50_000_000, stall: .milliseconds(milliseconds * 20)))
+        let after = assessor.assess(
+            reading(.seconds(20), 210_000_000, stall: .milliseconds(milliseconds * 30)))
+        #expect(after.observed == .warning && after.present == level)
+    }
+
     @Test(arguments: [-100_000, 100_000]) func `only differences of time mean anything`(seconds: Int) {
         var here = PressureAssessor(), there = PressureAssessor(), at = Duration.zero
         let shift = Duration.seconds(seconds)

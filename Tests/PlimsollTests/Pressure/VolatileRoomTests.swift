@@ -12,10 +12,11 @@ import Testing
     static func reading(limit: Int = 512, free: Int, file: Int = 0, held: Int = 0, at: Double = 0, machine: PressureReading.IdleMemory? = nil)
         -> PressureReading
     {
-        PressureReading(
+        var reading = PressureReading(
             at: .seconds(at), boundary: .maximum, limit: .mebibytes(limit), usage: .mebibytes(limit - free),
-            workingSet: .mebibytes(limit - free - file), available: .mebibytes(free + file), volatile: .mebibytes(held), idle: nil,
-            machineIdle: machine)
+            workingSet: .mebibytes(limit - free - file), available: .mebibytes(free + file), volatile: .mebibytes(held))
+        reading.machineIdle = machine
+        return reading
     }
 
     static func judge(_ reading: PressureReading, growth: ByteCount = .zero) -> VolatileRoom.Verdict {
@@ -162,9 +163,9 @@ import Testing
         for _ in 0..<10_000 {
             let any = { extremes.randomElement(using: &random)! }
             let idle = PressureReading.IdleMemory(total: any(), free: any(), file: any())
-            let reading = PressureReading(
-                at: .seconds(Double.random(in: -1e9...1e9, using: &random)), volatile: any(), idle: idle,
-                machineIdle: Bool.random(using: &random) ? idle : nil)
+            var reading = PressureReading(at: .seconds(Double.random(in: -1e9...1e9, using: &random)), volatile: any())
+            reading.idle = idle
+            reading.machineIdle = Bool.random(using: &random) ? idle : nil
             #expect(room.judge(reading, growth: any()).allowance >= .zero)
         }
     }

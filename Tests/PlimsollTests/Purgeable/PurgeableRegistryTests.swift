@@ -1,4 +1,5 @@
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -18,5 +19,29 @@ import Testing
         #expect(rows.limit == .mebibytes(2), "a name that is left out keeps its limit")
         manager.setLimits(["images": .mebibytes(8)])
         #expect(images.limit == .mebibytes(8))
+    }
+
+    @Test func `a limit that is set while a cache registers stays`() {
+        final class Images: ResizablePurgeable {
+            let name = "images", rebuildCost = RebuildCost.cheap, heldBytes = 0
+            let statistics = CacheStatistics(), holdsAtMost: ByteCount? = nil
+            let limits = Log<ByteCount>()
+            private let whenRegistered: @Sendable () -> Void
+
+            init(whenRegistered: @escaping @Sendable () -> Void) { self.whenRegistered = whenRegistered }
+
+            func release(_ target: Int) -> Int { 0 }
+
+            func resize(to limit: ByteCount) {
+                if limit == .mebibytes(4) { whenRegistered() }
+                limits.add(limit)
+            }
+        }
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        manager.setLimits(["images": .mebibytes(4)])
+        // As if by another thread, just before the registration applies its limit.
+        let images = Images { [weak manager] in manager?.setLimits(["images": .mebibytes(8)]) }
+        manager.register(images)
+        #expect(images.limits.all.last == .mebibytes(8))
     }
 }

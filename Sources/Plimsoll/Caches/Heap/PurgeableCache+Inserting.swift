@@ -227,11 +227,13 @@ extension PurgeableCache {
 
     /// Calls the listeners with `entry`.
     ///
-    /// - Parameter changes: the number of changes before the entry left, or less.
-    func notify(_ entry: borrowing Entry, after changes: UInt64 = 0) {
+    /// - Parameters:
+    ///   - changes: the number of changes before the entry left, or less.
+    ///   - isInvalid: true if the entry left because its content may no longer be true.
+    func notify(_ entry: borrowing Entry, after changes: UInt64 = 0, isInvalid: Bool = false) {
         guard hasListeners else { return }
         let notice = RemovalNotice(
-            reason: entry.reason, changes: changes,
+            reason: entry.reason, isInvalid: isInvalid, changes: changes,
             left: TimeLeft(toLive: left(entry.deadlines.expires), toIdle: left(entry.deadlines.idles)))
         for listener in listeners.withLock({ $0 }) { listener(entry.key, entry.value, notice) }
     }

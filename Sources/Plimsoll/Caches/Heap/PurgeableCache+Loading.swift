@@ -86,7 +86,9 @@ extension PurgeableCache {
     /// Returns the values under `keys` and counts each as used. Missing and expired values are left out.
     ///
     /// - Complexity: O(number of keys).
-    public func values(forKeys keys: some Sequence<Key>) -> [Key: Value] { lookUp(keys).found }
+    public func values(forKeys keys: some Sequence<Key>) -> [Key: Value] {
+        keys.lookedUp { value(forKey: $0) }.found
+    }
 
     /// Returns the values under `keys`. One call of `load` makes the missing values, which are then kept.
     ///
@@ -105,7 +107,7 @@ extension PurgeableCache {
     public func values(
         forKeys keys: some Sequence<Key>, tags: [String] = [], orLoad load: ([Key]) async throws -> [Key: Value]
     ) async throws -> [Key: Value] {
-        let (found, missing) = lookUp(keys)
+        let (found, missing) = keys.lookedUp { value(forKey: $0) }
         if missing.isEmpty { return found }
         noteLoading()
         let loaded = try await loads.values(forKeys: missing, tags: tags, known: { peek($0) }) { led in
@@ -127,14 +129,6 @@ extension PurgeableCache {
 
     /// Makes inserts look for loads from now on.
     private func noteLoading() { if !counters.has(.loads) { counters.use(.loads) } }
-
-    private func lookUp(_ keys: some Sequence<Key>) -> (found: [Key: Value], missing: [Key]) {
-        var found: [Key: Value] = [:], missing: [Key] = [], asked: Set<Key> = []
-        for key in keys where asked.insert(key).inserted {
-            if let value = value(forKey: key) { found[key] = value } else { missing.append(key) }
-        }
-        return (found, missing)
-    }
 
     /// Returns the value without counting a use.
     private func peek(_ key: Key) -> Value? {

@@ -176,7 +176,7 @@ extension PurgeableCache {
                         return next == 0
                     }
                 }
-                finishRemoval(of: batch)
+                finishRemoval(of: batch, isInvalid: true)
             }
             return true
         }
@@ -210,7 +210,7 @@ extension PurgeableCache {
                     }
                 }
                 count += batch.count
-                finishRemoval(of: batch)
+                finishRemoval(of: batch, isInvalid: true)
             }
             return true
         }
@@ -253,8 +253,10 @@ extension PurgeableCache {
 
     /// Releases the charges of the entries in `batch`, then calls the listeners.
     ///
-    /// - Parameter changes: the number of changes before the entries left, or less.
-    func finishRemoval(of batch: Batch, after changes: UInt64 = 0) {
+    /// - Parameters:
+    ///   - changes: the number of changes before the entries left, or less.
+    ///   - isInvalid: true if the entries left because their content may no longer be true.
+    func finishRemoval(of batch: Batch, after changes: UInt64 = 0, isInvalid: Bool = false) {
         // Release all charges before calling a listener: a listener that lowers the limit waits until no more than
         // the limit is counted.
         var cost = 0
@@ -263,6 +265,6 @@ extension PurgeableCache {
             cost += entry.cost
         }
         if cost != 0 { forget(cost) }
-        batch.drain { notify($0, after: changes) }
+        batch.drain { notify($0, after: changes, isInvalid: isInvalid) }
     }
 }

@@ -243,8 +243,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     }
 
     /// Registers `listener`, which is called with true before `purge(tag:)` or `removeAll()` removes entries whose
-    /// content may no longer be true, and with false afterwards. For those entries, `CacheInvalidation.isRunning` is
-    /// true in removal listeners.
+    /// content may no longer be true, and with false afterwards. The notices of those entries have `isInvalid` set.
     package func onInvalidation(_ listener: @escaping @Sendable (_ begins: Bool) -> Void) {
         invalidationListeners.withLock { $0.append(listener) }
     }
@@ -254,7 +253,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         guard !listeners.isEmpty else { return body() }
         for listener in listeners { listener(true) }
         defer { for listener in listeners { listener(false) } }
-        return CacheInvalidation.$isRunning.withValue(true) { body() }
+        return body()
     }
 
     // MARK: Size

@@ -372,3 +372,14 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 }
+
+extension Sequence where Element: Hashable {
+    /// Returns the values that `lookUp` finds, and the keys without one. Duplicates are looked up once.
+    func lookedUp<Value>(_ lookUp: (Element) -> Value?) -> (found: [Element: Value], missing: [Element]) {
+        var found: [Element: Value] = [:], missing: [Element] = [], asked: Set<Element> = []
+        for key in self where asked.insert(key).inserted {
+            if let value = lookUp(key) { found[key] = value } else { missing.append(key) }
+        }
+        return (found, missing)
+    }
+}

@@ -52,7 +52,9 @@ extension VolatileCache {
     /// Returns the values under `keys`, each of which thereby counts as used. Keys without a value are absent.
     ///
     /// - Complexity: O(number of keys) and a copy of each value.
-    public func values(forKeys keys: some Sequence<Key>) -> [Key: Value] { lookUp(keys).found }
+    public func values(forKeys keys: some Sequence<Key>) -> [Key: Value] {
+        keys.lookedUp { value(forKey: $0) }.found
+    }
 
     /// Returns the values under `keys`. One call of `load` makes the missing values, which are then kept.
     ///
@@ -68,7 +70,7 @@ extension VolatileCache {
     public func values(
         forKeys keys: some Sequence<Key>, tags: [String] = [], orLoad load: ([Key]) async throws -> [Key: Value]
     ) async throws -> [Key: Value] {
-        let (found, missing) = lookUp(keys)
+        let (found, missing) = keys.lookedUp { value(forKey: $0) }
         if missing.isEmpty { return found }
         let loaded = try await loads.values(
             forKeys: missing, tags: tags, known: { value(forKey: $0, isCounted: false) }
@@ -83,14 +85,6 @@ extension VolatileCache {
             return values
         }
         return found.merging(loaded) { $1 }
-    }
-
-    private func lookUp(_ keys: some Sequence<Key>) -> (found: [Key: Value], missing: [Key]) {
-        var found: [Key: Value] = [:], missing: [Key] = [], asked: Set<Key> = []
-        for key in keys where asked.insert(key).inserted {
-            if let value = value(forKey: key) { found[key] = value } else { missing.append(key) }
-        }
-        return (found, missing)
     }
 
     // Loads are recorded without their bytes. A time for each byte would decide the order in which caches release, and

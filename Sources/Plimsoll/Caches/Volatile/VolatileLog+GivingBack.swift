@@ -76,18 +76,24 @@ extension VolatileLog {
         return segment.isSealed && !segment.isThere(0)
     }
 
+    /// Most items that one call of `turnOver` handles, in a few milliseconds. Other writers wait for that time.
+    private static let mostTurned = 1 << 14
+
     /// Evicts from the segments that were sealed longer than `age` ago, keeping hot items. Copies no more than an
-    /// insert does.
+    /// insert does, and handles `mostTurned` items at most.
     ///
     /// - Returns: true if such segments are left for another call.
     mutating func turnOver(olderThan age: Duration) -> Bool {
         (copied, requeued) = (0, 0)
+        var turned = 0
         while isSealed(small.oldest, longerAgoThan: age) {
-            guard keepsUsed else { return true }
+            guard keepsUsed, turned < Self.mostTurned else { return true }
+            turned += 1
             turn(of: small.oldest, .evicted, mayOpen: true)
         }
         while isSealed(main.oldest, longerAgoThan: age) {
-            guard keepsUsed else { return true }
+            guard keepsUsed, turned < Self.mostTurned else { return true }
+            turned += 1
             turn(of: main.oldest, .evicted, mayOpen: true)
         }
         return false

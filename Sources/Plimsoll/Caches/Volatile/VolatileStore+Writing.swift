@@ -121,11 +121,11 @@ extension VolatileStore {
 
     func noticeDrops() -> Int { withLog(0) { $0.noticeDrops() } }
 
-    /// Number of times that one `turnOver` takes the lock, each time for 4 MiB of copies at most. The manager's thread
-    /// must not be away for long, and calls again in seconds.
+    /// Number of times that one `turnOver` takes the lock, each time for 4 MiB of copies and some thousands of items at
+    /// most. The manager's thread must not be away for long, and calls again in seconds.
     private static var mostTurns: Int { 64 }
 
-    /// Evicts what was sealed longer than `age` ago and not used since. Other writers get the lock between copies.
+    /// Evicts what was sealed longer than `age` ago and not used since. Other writers get the lock in between.
     func turnOver(olderThan age: Duration) {
         for _ in 0..<Self.mostTurns where !withLog(false, { $0.turnOver(olderThan: age) }) { return }
     }

@@ -7,6 +7,20 @@ package func printable(_ text: some StringProtocol, atMost most: Int = .max) -> 
         })
 }
 
+/// Returns `text` with the characters that have a meaning in HTML and SVG replaced.
+package func escaped(_ text: String) -> String {
+    text.reduce(into: "") { result, character in
+        switch character {
+        case "&": result += "&amp;"
+        case "<": result += "&lt;"
+        case ">": result += "&gt;"
+        case "\"": result += "&quot;"
+        case "'": result += "&#39;"
+        default: result.append(character)
+        }
+    }
+}
+
 /// Returns the number of insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
 package func editDistance(_ left: [UInt8], _ right: [UInt8]) -> Int {
     var (before, last) = ([Int](), Array(0...right.count))

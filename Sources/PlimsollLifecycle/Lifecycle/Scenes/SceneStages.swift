@@ -60,14 +60,6 @@ struct SceneStages: Sendable {
         }
     }
 
-    /// Returns a stage that takes no time.
-    private func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
-        { _ in
-            body()
-            return FanOut.Outcome()
-        }
-    }
-
     /// Returns a stage that blocks a thread.
     private func blocking(_ body: @escaping @Sendable (Scene, LifecycleContext) -> FanOut.Outcome)
         -> LifecycleEngine.Stage
@@ -86,9 +78,8 @@ struct SceneStages: Sendable {
     private var expireTasks: LifecycleEngine.Stage {
         blocking { _, context in
             let stragglers = tasks.expireAndWait(.shutdown, within: context.timeRemaining)
-            var outcome = FanOut.Outcome()
-            outcome.add(overran: stragglers, "background task", context.timeRemaining)
-            return outcome
+            return FanOut.Outcome(
+                overran: HandlerTiming.overran(stragglers, "background task", context.timeRemaining))
         }
     }
 
@@ -104,29 +95,23 @@ struct SceneStages: Sendable {
         blocking { scene, context in
             let report = scene.scrub.run(
                 .background, within: min(ScrubSet.budget, max(KeepingStages.leastBudget, context.timeRemaining)))
-            var outcome = FanOut.Outcome()
-            outcome.add(overran: report.overran, "scrub of scene \(scene.id)", report.took)
-            return outcome
+            return FanOut.Outcome(
+                overran: HandlerTiming.overran(report.overran, "scrub of scene \(scene.id)", report.took))
         }
     }
 
     /// Saves on leaving the front, provisionally: `save` repeats the work on the way into the background.
     private var saveFirst: LifecycleEngine.Stage {
         blocking { scene, context in
-            var outcome = FanOut.Outcome(isProvisional: true)
-            outcome.failures = scene.save(within: KeepingStages.firstShare(of: context)).map {
-                "on leaving the foreground: \($0)"
-            }
-            return outcome
+            let failures = scene.save(within: KeepingStages.firstShare(of: context))
+            return FanOut.Outcome(failures: failures.map { "on leaving the foreground: \($0)" }, isProvisional: true)
         }
     }
 
     private var save: LifecycleEngine.Stage {
         blocking { scene, context in
-            var outcome = FanOut.Outcome()
-            outcome.failures = scene.save(within: max(KeepingStages.leastBudget, context.timeRemaining)).map(
-                \.description)
-            return outcome
+            let failures = scene.save(within: max(KeepingStages.leastBudget, context.timeRemaining))
+            return FanOut.Outcome(failures: failures.map(\.description))
         }
     }
 

@@ -190,6 +190,19 @@ import Testing
         #expect(try await texts.text("key", loaded: "loaded") == "new")
     }
 
+    @Test func `a key that a listener removes during the invalidation of another cache leaves the store too`() async throws {
+        let aging = Aging(), other = PurgeableCache<Int, Int>("other")
+        other.onInvalidation { _ in }
+        other.onRemoval { [cache = aging.cache] _, _, _ in cache.removeValue(forKey: "key") }
+        aging.spill()
+        await aging.written()
+        #expect(try await aging.value() == "spilled" && aging.cache.contains("key"))
+        other.insert(1, forKey: 1, tags: ["t"])
+        other.purge(tag: "t")
+        #expect(!aging.cache.contains("key"))
+        #expect(try await aging.value() == "loaded")
+    }
+
     @Test func `a change of the key that drops a probe leaves the next probe to another look-up`() async {
         let clock = ManualClock(), now = clock.timekeeper.elapsed()
         // The threads are slow to start: no look-up leaves the queue.
