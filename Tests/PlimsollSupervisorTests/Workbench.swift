@@ -3,6 +3,7 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 import Synchronization
+import Testing
 
 @testable import PlimsollSupervisor
 
@@ -63,6 +64,15 @@ enum Workbench {
         try? group.thaw()
         for child in children { child.waitForEnd() }
         try? group.remove(within: limit)
+    }
+}
+
+extension SupervisorLoop {
+    /// Waits until the unit's processes have ended, and handles the event of that end. For a loop that does not run.
+    func awaitEnd(of run: UnitRun) {
+        run.child?.waitForEnd()
+        #expect(run.group.waitUntilEmpty(Workbench.limit))
+        handle(Token.of(run.id, Token.child))
     }
 }
 

@@ -168,12 +168,12 @@ final class LinkLoop: Sendable {
         let waiting = state.withLock { exchange(&$0.waiting, []) }
         defer { for done in waiting { done() } }
         guard stream.flush() else { return }
-        let snapshot = orders.read()
+        let snapshot = orders.read(), now = time.elapsed()
         if snapshot.needsSave { orders.saveAgain { [wakeup] in wakeup.ring() } }
         if snapshot.isSavedAwaited { diff.forgetSaved() }
-        for message in snapshot.messages where diff.isChange(message) {
+        for message in snapshot.messages where diff.isChange(message, at: now) {
             guard stream.send({ message.encoded($0) }) else { return }
-            diff.wasSent(message)
+            diff.wasSent(message, at: now)
         }
         if state.withLock({ $0.wantsSuspension }) {
             guard stream.send({ ChildMessage.suspend.encoded($0) }) else { return }
@@ -222,8 +222,12 @@ final class LinkLoop: Sendable {
     private func answer(_ number: UInt64, _ isAccepted: Bool) {
         let question = state.withLock { state in
             let question = state.awaited.removeValue(forKey: number)
-            if let question {
-                state.granted = isAccepted && question.message != .keepAlive(every: .zero) ? question.message : nil
+            // The link repeats a granted request on each connection, also after a refusal: another process of the unit
+            // may have had the older link.
+            if isAccepted, let message = question?.message, message != .keepAlive(every: .zero) {
+                state.granted = message
+            } else if question?.answer != nil {
+                state.granted = nil
             }
             return question
         }

@@ -67,8 +67,10 @@ final class LinkOrders: Sendable {
             }
         case .ending(let grace):
             if let onEnding { return lifecycle.runAside { onEnding(grace) } }
+            // The process is killed at the end of `grace`, so the last save must not begin only then.
+            let budget = grace - ResourceManager.shutdownReserve(of: grace)
             lifecycle.runAside {
-                await lifecycle.terminate(cause: .supervisor, within: grace)
+                await lifecycle.terminate(cause: .supervisor, within: budget)
                 done()
             }
         case .keepAlive, .refused: break
@@ -201,24 +203,36 @@ final class LinkOrders: Sendable {
 /// The messages last sent to the supervisor, to find out which ones are new. A value type.
 struct LinkStateDiff: Sendable {
     private var sent: [ChildMessage.Kind: ChildMessage] = [:]
+    /// End of the background tasks' time, as last sent; `nil` if there is no limit.
+    private var tasksEnd: Duration?
 
     /// Smallest change of a cache size that is sent: a sixteenth, and at least a mebibyte.
     private static let leastChange = ByteCount.mebibytes(1)
+    /// Smallest change of the end of the tasks' time that is sent.
+    private static let leastShift = Duration.seconds(1)
 
     /// Returns true if `message` is new to the supervisor.
-    func isChange(_ message: ChildMessage) -> Bool {
+    func isChange(_ message: ChildMessage, at now: Duration) -> Bool {
         guard let last = sent[message.kind] else { return true }
         switch (last, message) {
-        // The remaining time runs by itself. Only the start of a limit counts as a change.
-        case (.tasks(let before, let last), .tasks(let now, let next)):
-            return before != now || (last == nil) != (next == nil)
+        // The remaining time runs by itself. Only another end counts as a change: the time begins anew after a wake,
+        // and the tasks of two scenes may end at different times.
+        case (.tasks(let before, _), .tasks(let count, let until)):
+            guard before == count, (until == nil) == (tasksEnd == nil) else { return true }
+            guard count > 0, let until, let end = tasksEnd else { return false }
+            // Time that is over stays over.
+            let shift = now + until - max(end, now)
+            return shift > Self.leastShift || shift < Duration.zero - Self.leastShift
         case (.caches(let before, let beforeLess), .caches(let now, let nowLess)):
             return Self.differ(before, now) || Self.differ(beforeLess, nowLess)
         default: return last != message
         }
     }
 
-    mutating func wasSent(_ message: ChildMessage) { sent[message.kind] = message }
+    mutating func wasSent(_ message: ChildMessage, at now: Duration) {
+        sent[message.kind] = message
+        if case .tasks(_, let until) = message { tasksEnd = until.map { now + $0 } }
+    }
 
     /// Forces `saved` to be sent again, even if unchanged, because the supervisor waits for an answer.
     mutating func forgetSaved() { sent[.saved] = nil }

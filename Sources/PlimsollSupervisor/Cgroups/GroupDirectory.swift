@@ -81,6 +81,9 @@ package final class GroupDirectory: Sendable {
     /// walk are skipped.
     func processes(depth: Int = 12) -> Set<Int32> { Self.processes(descriptor, depth).pids }
 
+    /// Returns the processes in the group and below, and true if all could be read.
+    func list() -> (pids: Set<Int32>, isWhole: Bool) { Self.processes(descriptor, 12) }
+
     /// True if no process is left in the group and below; zombies do not count. False if the processes can't be read
     /// now.
     var isEmpty: Bool {

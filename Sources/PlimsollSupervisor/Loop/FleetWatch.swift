@@ -52,7 +52,7 @@ final class FleetWatch: Sendable {
 
     func stop() { running.withLock { $0?.cancel() } }
 
-    /// Replaces the view and returns the previous level.
+    /// Replaces the last measurement and returns the previous level.
     private func replace(_ new: Fleet) -> PressureLevel {
         view.withLock { exchange(&$0, new).level }
     }

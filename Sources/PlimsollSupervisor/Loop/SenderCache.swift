@@ -76,20 +76,29 @@ struct UnitMessages {
     var peersBefore: UInt64 = 0
 
     /// The last message of each kind of the links that wait for the current one to close, by connection.
-    private(set) var waiting: [UInt64: [ChildMessage.Kind: (message: ChildMessage, number: UInt64)]] = [:]
+    private(set) var waiting: [UInt64: [ChildMessage.Kind: (message: ChildMessage, number: UInt64, at: Duration)]] =
+        [:]
 
     mutating func add(_ peer: UInt64) { waiting[peer] = [:] }
     mutating func remove(_ peer: UInt64) { waiting[peer] = nil }
 
     /// Stores a message of a waiting link. Returns false if the link doesn't wait.
-    mutating func note(_ message: ChildMessage, _ number: UInt64, of peer: UInt64) -> Bool {
+    mutating func note(_ message: ChildMessage, _ number: UInt64, of peer: UInt64, at now: Duration) -> Bool {
         guard waiting[peer] != nil else { return false }
-        waiting[peer]?[message.kind] = (message, number)
+        waiting[peer]?[message.kind] = (message, number, now)
         return true
     }
 
-    /// Removes and returns the link that has waited longest, with its messages, oldest first.
-    mutating func takeNext() -> (peer: UInt64, messages: [(message: ChildMessage, number: UInt64)])? {
+    /// Extends the times in stored messages by a pause in which the unit could not work.
+    mutating func excuse(_ pause: Duration) {
+        guard pause > .zero, !waiting.isEmpty else { return }
+        for (peer, messages) in waiting {
+            for (kind, noted) in messages { waiting[peer]?[kind] = (noted.message, noted.number, noted.at + pause) }
+        }
+    }
+
+    /// Removes and returns the link that has waited longest, with its messages and their times, oldest first.
+    mutating func takeNext() -> (peer: UInt64, messages: [(message: ChildMessage, number: UInt64, at: Duration)])? {
         guard let peer = waiting.keys.min(), let messages = waiting.removeValue(forKey: peer) else { return nil }
         return (peer, messages.values.sorted { $0.number < $1.number })
     }

@@ -101,7 +101,11 @@ extension SupervisorLoop {
         if run.state != .ending { run.goOn(at: now) }
         run.isSaved = false
         switch reason {
-        case .keepAlive: run.lastWoken = now
+        case .keepAlive:
+            run.lastWoken = now
+            // A link tells only changes. A unit that is saved as before would not say so again, and could then only be
+            // asked to end.
+            if let peer = run.peer { channel.send(.checkpoint, to: peer) }
         case .room:
             // The unit reports anew when ready.
             run.isReady = false

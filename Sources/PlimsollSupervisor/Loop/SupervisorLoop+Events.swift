@@ -53,10 +53,12 @@ extension SupervisorLoop {
             // The statements of a closed link may no longer be true.
             run.forgetLink()
             useNextLink(of: run)
+            // Without a link no message would ever end the background. A service that loses its supervisor comes back.
+            if run.peer == nil, run.unit.role == .foreground, run.state == .running { run.backgroundSince = nil }
         case .message(let peer, let message, let number):
             guard let run = byName[peer.unit], run.isAlive, peer.id > run.messages.peersBefore else { return }
-            if run.peer == peer.id { return take(message, of: run, number) }
-            guard run.messages.note(message, number, of: peer.id) else { return }
+            if run.peer == peer.id { return take(message, of: run, number, said: now) }
+            guard run.messages.note(message, number, of: peer.id, at: now) else { return }
             // This request needs an answer now and can't wait for another process to end.
             if case .keepAlive = message { channel.send(.keepAlive(answerTo: number, accepted: false), to: peer.id) }
         }
@@ -68,14 +70,15 @@ extension SupervisorLoop {
         run.peer = peer
         if run.notified > .normal { channel.send(.level(run.notified), to: peer) }
         guard run.isAlive else { return }
-        for (message, number) in messages {
+        for (message, number, at) in messages {
             // Already answered.
             if case .keepAlive = message { continue }
-            take(message, of: run, number)
+            take(message, of: run, number, said: min(at, now))
         }
     }
 
-    private func take(_ message: ChildMessage, of run: UnitRun, _ number: UInt64) {
+    /// - Parameter said: the time at which the message arrived. A waiting link's messages count from then on.
+    private func take(_ message: ChildMessage, of run: UnitRun, _ number: UInt64, said: Duration) {
         switch message {
         case .hello, .caches, .bye: break
         case .worth(let offer):
@@ -85,13 +88,15 @@ extension SupervisorLoop {
             if state == .suspendedReady, !run.isReady { run.locks.becameReady(at: now) }
             run.isReady = state == .suspendedReady
             run.backgroundSince = state == .foreground ? nil : run.backgroundSince ?? now
-            // The unit returned to the foreground by itself.
+            // The unit returned to the foreground by itself, or said so just before it got the order to leave. In the
+            // latter case the unit would follow an order that no longer holds, and nobody would call the unit back.
             if state == .foreground, run.state == .leaving {
                 letGrow(run)
                 run.goOn(at: now)
+                if let peer = run.peer { channel.send(.resume, to: peer) }
             }
-        case .tasks(let count, let until): (run.tokens, run.tokensEnd) = (count, until.map { now + $0 })
-        case .suspend: run.suspensionRequestedAt = now
+        case .tasks(let count, let until): (run.tokens, run.tokensEnd) = (count, until.map { said + $0 })
+        case .suspend: run.suspensionRequestedAt = said
         case .saved(let isSaved): run.isSaved = isSaved
         case .locks(let areHeld): run.saysLocks = areHeld
         case .keepAlive(let interval):

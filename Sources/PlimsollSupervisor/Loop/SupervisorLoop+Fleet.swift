@@ -25,15 +25,13 @@ extension SupervisorLoop {
             run.isReady || run.state == .running || now >= run.since + options.policy.leaveTime
             || fleetWatch.current.timeLeft != nil
         if run.locks.areHeld == nil, isNeeded {
-            run.locks.record(
-                !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
+            run.locks.record(LockTable.mayBeHeld(in: run.group, most: LockTable.mostDescriptors / 8), at: now)
         }
         guard run.locks.isDue(at: now) else { return }
         run.locks.startCheck(at: now)
         let id = run.id, since = run.since, asked = now, group = run.group, supervisor = supervisor
         readWorker.work {
-            supervisor.ask(
-                .locks(id, since: since, asked: asked, areHeld: !LockTable.holders(among: group.processes).isEmpty))
+            supervisor.ask(.locks(id, since: since, asked: asked, areHeld: LockTable.mayBeHeld(in: group)))
         }
     }
 

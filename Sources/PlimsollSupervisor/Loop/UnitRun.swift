@@ -100,6 +100,7 @@ final class UnitRun {
         guard state != self.state else { return }
         let frozen = frozenTime(at: now)
         tokensEnd = tokensEnd.map { $0 + frozen }
+        messages.excuse(frozen)
         (backgroundSince, throttledSince) = (backgroundSince.map { $0 + frozen }, throttledSince.map { $0 + frozen })
         locks.begin()
         (self.state, since) = (state, now)
@@ -116,6 +117,7 @@ final class UnitRun {
         // A frozen unit's times are extended by the whole freeze, once that is over.
         guard state != .suspending, state != .suspended else { return }
         tokensEnd = tokensEnd.map { $0 + pause }
+        messages.excuse(pause)
         (backgroundSince, throttledSince) = (backgroundSince.map { $0 + pause }, throttledSince.map { $0 + pause })
         if state == .leaving || state == .ending { since += pause }
     }

@@ -44,9 +44,13 @@ package struct LockTable: Sendable, Hashable {
     /// are looked up by file (`/proc/PID/fdinfo`). An inherited `flock` is found in every process that has the file.
     ///
     /// - Parameter most: greatest number of descriptors checked in total. A process with more is assumed to hold a
-    ///   lock.
+    ///   lock. So is a process whose locks can't be read for now, as descriptors or memory are short.
     package static func holders(among processes: Set<Int32>, most: Int = mostDescriptors) -> Set<Int32> {
-        let table = LockTable()
+        let table: LockTable
+        switch GroupText.read("/proc/locks") {
+        case .success(let text): table = LockTable(text)
+        case .failure(let failure): return GroupDirectory.mayBeThere(failure.number) ? processes : []
+        }
         var holders = Set(table.held(by: processes).map(\.pid))
         guard table.locks.contains(where: { $0.kind == "OFDLCK" || $0.kind == "FLOCK" }) else { return holders }
         var rest = most
@@ -58,8 +62,19 @@ package struct LockTable: Sendable, Hashable {
         return holders
     }
 
+    /// Returns true if a process of `group` holds a lock, or may hold one because not all can be read for now.
+    static func mayBeHeld(in group: UnitGroup, most: Int = mostDescriptors) -> Bool {
+        var processes = group.directories.isEmpty ? group.processes : []
+        for directory in group.directories {
+            let (pids, isWhole) = directory.list()
+            guard isWhole else { return true }
+            processes.formUnion(pids)
+        }
+        return !holders(among: processes, most: most).isEmpty
+    }
+
     private static func hasLockedFile(_ pid: Int32, _ rest: inout Int) -> Bool {
-        guard let stream = opendir("/proc/\(pid)/fdinfo") else { return false }
+        guard let stream = opendir("/proc/\(pid)/fdinfo") else { return GroupDirectory.mayBeThere(errno) }
         defer { closedir(stream) }
         while let entry = readdir(stream) {
             let name = withUnsafePointer(to: &entry.pointee.d_name) {
@@ -68,7 +83,10 @@ package struct LockTable: Sendable, Hashable {
             guard name != ".", name != ".." else { continue }
             rest -= 1
             if rest < 0 { return true }
-            if case .success(let text) = GroupText.read("/proc/\(pid)/fdinfo/\(name)"), isLocked(text) { return true }
+            switch GroupText.read("/proc/\(pid)/fdinfo/\(name)") {
+            case .success(let text): if isLocked(text) { return true }
+            case .failure(let failure): if GroupDirectory.mayBeThere(failure.number) { return true }
+            }
         }
         return false
     }

@@ -122,6 +122,36 @@ import Testing
         }
     }
 
+    @Test func `the end that a supervisor orders leaves time for the last save before the kill`() async throws {
+        // The clock stands still, so the handler sees the whole time that it has.
+        let manager = ResourceManager(source: ScriptedPressureSource(), clock: ManualClock())
+        let lifecycle = manager.lifecycle, orders = LinkOrders(manager, onEnding: nil)
+        let left = Log<Duration>(), done = Counter()
+        lifecycle.observe("listener", onInactive: { context in left.add(context.timeRemaining) })
+        try await lifecycle.launch()
+        orders.obey(.ending(grace: .seconds(10))) { done.add(1) }
+        await until("the end") { done.value == 1 }
+        let times = left.all
+        #expect(lifecycle.state == .notRunning && times.count == 1 && times.allSatisfy { $0 > .seconds(8) && $0 <= .milliseconds(9001) }, "\(times)")
+    }
+
+    @Test func `the tasks' time is told again once another end holds, and not while the time runs`() {
+        var diff = LinkStateDiff()
+        diff.wasSent(.tasks(1, until: .seconds(5)), at: .seconds(100))
+        func isChange(_ count: Int, _ until: Duration?, at now: Duration) -> Bool { diff.isChange(.tasks(count, until: until), at: now) }
+        #expect(!isChange(1, .seconds(2), at: .seconds(103)))
+        // A wake gives the tasks their whole time again.
+        #expect(isChange(1, .seconds(30), at: .seconds(103)))
+        // The task of another scene has less time.
+        #expect(isChange(1, .zero, at: .seconds(103)))
+        // Time that is over stays over.
+        for later in [105, 200] { #expect(!isChange(1, .zero, at: .seconds(later))) }
+        #expect(isChange(1, nil, at: .seconds(103)) && isChange(2, .seconds(2), at: .seconds(103)))
+        // Without tasks the time does not matter.
+        diff.wasSent(.tasks(0, until: .seconds(30)), at: .seconds(300))
+        #expect(!isChange(0, .seconds(30), at: .seconds(310)) && isChange(0, nil, at: .seconds(310)))
+    }
+
     @Test func `a link that could make no eventfd makes one at the next wait, and sleeps for the whole time`() {
         let kernel = ScriptedKernel([:]), manager = ResourceManager(source: ScriptedPressureSource())
         kernel.edit { ($0.failingCall, $0.failure) = (1, EMFILE) }

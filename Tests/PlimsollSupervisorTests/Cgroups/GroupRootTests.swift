@@ -97,6 +97,39 @@ import Testing
         #expect(protection.outcomes.allSatisfy { !$0.sentence.isEmpty })
     }
 
+    /// Options that change nothing of the test's own process.
+    private var harmless: SelfProtection.Options {
+        var options = SelfProtection.Options()
+        (options.oomScoreAdjust, options.raisesFileLimit, options.nice) = (score, false, 19)
+        return options
+    }
+
+    private var score: Int { GroupText.number((try? GroupText.read("/proc/self/oom_score_adj").get()) ?? []) ?? 0 }
+
+    @Test(arguments: [("", "", true), ("1\n", "", false), ("", "memory\n", false)])
+    func `K41 memory and processor time are reserved in a group that holds nothing but the supervisor`(
+        others: String, controllers: String, isDone: Bool
+    ) throws {
+        let values = ["memory.min": "0\n", "memory.low": "0\n", "cpu.weight": "100\n"]
+        let files = values.merging(["cgroup.procs": "\(getpid())\n\(others)", "cgroup.subtree_control": controllers]) { $1 }
+        let path = try fixture(files)
+        defer { remove(path, files.keys) }
+        let outcomes = SelfProtection(harmless, own: OwnGroups(places: [.unified: .directory(path, top: path)])).outcomes
+        #expect(outcomes.filter { $0.name == "reserve" || $0.name == "processor weight" }.map(\.isDone) == [isDone, isDone])
+        let reserve = "\(ByteCount.mebibytes(32).bytes)"
+        for (name, wanted) in ["memory.min": reserve, "memory.low": reserve, "cpu.weight": "1000"] {
+            #expect(text("\(path)/\(name)") == (isDone ? wanted : values[name]), "\(name)")
+        }
+    }
+
+    @Test func `K41 a process that is killed later than asked for stays so`() {
+        let before = score
+        var options = harmless
+        (options.oomScoreAdjust, options.reserve) = (before + 1, nil)
+        let outcome = SelfProtection(options, own: OwnGroups(places: [:])).outcomes[0]
+        #expect(outcome.isDone && outcome.sentence.hasSuffix("is already \(before)") && score == before)
+    }
+
     @Test func `C36 a throttle bounds the disks that a unit has used, and another writer's limits are put back`() throws {
         let files = version2.merging([
             "io.max": "8:0 rbps=2097152 wbps=max riops=max wiops=max\n", "io.stat": "8:0 rbytes=1\n8:16 rbytes=1 wbytes=2\n",

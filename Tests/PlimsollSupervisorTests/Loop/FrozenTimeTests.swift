@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLinux
 import Testing
 
 @testable import PlimsollSupervisor
@@ -41,6 +42,17 @@ import Testing
         #expect(engine.words(fleet(300, .warning, short: 50, [report])).last == "job: ask 20 s")
         run.goOn(at: .seconds(620))
         #expect(run.report(at: .seconds(625)).tokensEnd == .seconds(640))
+    }
+
+    @Test func `the time of a freeze does not count against background tasks of a link that waits for another`() throws {
+        let run = try frozen { run in
+            run.messages.add(7)
+            _ = run.messages.note(.tasks(1, until: .seconds(20)), 2, of: 7, at: .seconds(15))
+        }
+        run.goOn(at: .seconds(620))
+        run.excuse(.seconds(5))
+        let next = run.messages.takeNext(), times = next.map { $0.messages.map { $0.at } }
+        #expect(times == [Duration.seconds(620)])
     }
 
     @Test func `K35 a pause of the machine counts against no time of a unit on the way out, and once for a frozen unit`() throws {

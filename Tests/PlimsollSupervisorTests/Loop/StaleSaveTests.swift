@@ -44,9 +44,7 @@ struct StaleSaveTests {
     private func clear(_ loop: SupervisorLoop, _ run: UnitRun) {
         loop.stop()
         loop.kill(run)
-        run.child?.waitForEnd()
-        #expect(run.group.waitUntilEmpty(Workbench.limit))
-        loop.handle(SupervisorLoop.Token.of(run.id, SupervisorLoop.Token.child))
+        loop.awaitEnd(of: run)
         #expect(loop.runs.isEmpty)
         for path in [directory.path, files.path] {
             for name in RunningFleet.names(in: path) { unlink("\(path)/\(name)") }
@@ -87,9 +85,7 @@ struct StaleSaveTests {
             #expect(blockUntil("the second link's word", limit: Workbench.limit) { has("said") })
             loop.dismiss(former, within: .seconds(3600))
             loop.kill(former)
-            former.child?.waitForEnd()
-            #expect(former.group.waitUntilEmpty(Workbench.limit))
-            loop.handle(SupervisorLoop.Token.of(former.id, SupervisorLoop.Token.child))
+            loop.awaitEnd(of: former)
         }
         try #require(loop.runs.isEmpty)
         // The word of the second link is still unread.
@@ -110,6 +106,74 @@ struct StaleSaveTests {
         // As for a reload that changes the unit's command.
         loop.askToEnd(run, .seconds(3600))
         #expect(run.state == .ending && !run.isSaved)
+        clear(loop, run)
+    }
+
+    private func touch(_ name: String) { close(open("\(files.path)/\(name)", O_CREAT | O_WRONLY | O_CLOEXEC, 0o600)) }
+
+    @Test func `a unit that is woken for keep-alive is asked for its word again, as a link tells only changes`() throws {
+        let (loop, run) = try saved(
+            """
+            my $heard = ''; while ($heard !~ /checkpoint/) { sysread(L, my $more, 4096) or die; $heard .= $more }
+            syswrite(L, "3 saved is=yes\\n"); sleep 1000 while 1
+            """)
+        loop.carryOut(Decision(at: loop.now, unit: "job", action: .suspend, reason: ""), loop.readFleet())
+        #expect(run.group.waitUntilFrozen(Workbench.limit))
+        loop.groupChanged(run)
+        #expect(run.state == .suspended)
+        loop.carryOut(Decision(at: loop.now, unit: "job", action: .resume(.keepAlive), reason: ""), loop.readFleet())
+        #expect(run.state == .running && !run.isSaved)
+        #expect(blockUntil("the unit's word after the wake", limit: Workbench.limit) { hears(loop) && run.isSaved })
+        clear(loop, run)
+    }
+
+    @Test func `a unit that says it is in the foreground before it hears the order to leave is called back`() throws {
+        let (loop, run) = try saved(
+            """
+            my $heard = ''; while ($heard !~ /background/) { sysread(L, my $more, 4096) or die; $heard .= $more }
+            syswrite(L, "3 state is=foreground\\n");
+            while ($heard !~ /resume/) { sysread(L, my $more, 4096) or die; $heard .= $more }
+            mark('\(files.path)/told'); sleep 1000 while 1
+            """)
+        loop.carryOut(Decision(at: loop.now, unit: "job", action: .background, reason: ""), loop.readFleet())
+        #expect(run.state == .leaving)
+        #expect(blockUntil("the unit's word", limit: Workbench.limit) { hears(loop) && run.state == .running })
+        #expect(run.backgroundSince == nil)
+        #expect(blockUntil("the order to return", limit: Workbench.limit) { hears(loop) && has("told") })
+        clear(loop, run)
+    }
+
+    @Test func `a foreground unit whose link ends in the background does not stay in the background for good`() throws {
+        let (loop, run) = try saved(
+            """
+            syswrite(L, "3 state is=background\\n");
+            select(undef, undef, undef, 0.01) until -e '\(files.path)/go'; close(L); sleep 1000 while 1
+            """)
+        run.unit.role = .foreground
+        #expect(blockUntil("the background", limit: Workbench.limit) { hears(loop) && run.backgroundSince != nil })
+        touch("go")
+        #expect(blockUntil("the end of the link", limit: Workbench.limit) { hears(loop) && run.peer == nil })
+        #expect(run.backgroundSince == nil && run.report(at: loop.now).backgroundSince == nil)
+        clear(loop, run)
+    }
+
+    @Test func `what a second link said counts from that time, not from the end of the first link`() throws {
+        let (loop, run) = try saved(
+            """
+            socket(M, AF_UNIX, SOCK_STREAM, 0); connect(M, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!;
+            syswrite(M, "1 hello v=1\\n2 tasks n=1 until=10000\\n3 suspend\\n");
+            select(undef, undef, undef, 0.01) until -e '\(files.path)/go'; close(L); sleep 1000 while 1
+            """)
+        let hasSecond = blockUntil("the second link's words", limit: Workbench.limit) {
+            hears(loop) && run.messages.waiting.values.contains { $0[.suspend] != nil }
+        }
+        #expect(hasSecond && run.tokens == 0 && run.suspensionRequestedAt == nil)
+        let said = loop.now
+        loop.now += .seconds(60)
+        touch("go")
+        #expect(blockUntil("the end of the first link", limit: Workbench.limit) { hears(loop) && run.tokens == 1 })
+        // The tasks' time is over, and so is the request.
+        #expect(run.tokensEnd == said + .seconds(10) && run.suspensionRequestedAt == said)
         clear(loop, run)
     }
 

@@ -23,9 +23,7 @@ import Testing
         /// Ends the unit's process, and handles the event of that end.
         func end(_ run: UnitRun) {
             loop.kill(run)
-            run.child?.waitForEnd()
-            #expect(run.group.waitUntilEmpty(Workbench.limit))
-            loop.handle(SupervisorLoop.Token.of(run.id, SupervisorLoop.Token.child))
+            loop.awaitEnd(of: run)
         }
 
         // The whole time is left to a unit that a reload removes.

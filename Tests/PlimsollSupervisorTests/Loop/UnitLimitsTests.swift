@@ -7,8 +7,8 @@ import Testing
 
 @testable import PlimsollSupervisor
 
-/// Tests of the limits of what a supervisor and a unit have in common: time, groups, and the link. The loop does not
-/// run: the test does each step.
+/// Tests of time limits, groups and links that end or change while a unit runs on. The loop does not run: the test does
+/// each step.
 @Suite(.serialized) struct UnitLimitsTests {
     private let directory = Fixture.Directory(), files = Fixture.Directory()
 
@@ -25,9 +25,7 @@ import Testing
 
     /// Handles the end of the unit's processes, and removes the unit.
     private func finish(_ loop: SupervisorLoop, _ run: UnitRun) {
-        run.child?.waitForEnd()
-        #expect(run.group.waitUntilEmpty(Workbench.limit))
-        loop.handle(SupervisorLoop.Token.of(run.id, SupervisorLoop.Token.child))
+        loop.awaitEnd(of: run)
         loop.stop()
         #expect(loop.runs.isEmpty)
         clear()

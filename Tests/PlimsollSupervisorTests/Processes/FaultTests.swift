@@ -52,4 +52,32 @@ import Testing
         }
         Issue.record("still failing after 500 calls")
     }
+
+    @Test(arguments: [EMFILE, ENFILE, ENOMEM])
+    func `K37 a unit whose locks cannot be read for lack of descriptors or memory counts as holding a lock`(number: Int32) throws {
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
+        let folder = Fixture.Directory(), names = ["cgroup.procs", "locked"]
+        for name in names { close(open("\(folder.path)/\(name)", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)) }
+        let file = open("\(folder.path)/locked", O_RDWR | O_CLOEXEC)
+        defer {
+            child.signal(SIGKILL)
+            child.waitForEnd()
+            close(file)
+            for name in names { unlink("\(folder.path)/\(name)") }
+        }
+        #expect(output.line() == "ready" && GroupText.write("\(child.pid)\n", to: "\(folder.path)/cgroup.procs") == nil)
+        let group = try UnitGroup("web", [GroupDirectory(.unified, folder.path, isOurs: false)], own: OwnGroups())
+        // Descriptors are scanned only while the machine has a file lock.
+        #expect(flock(file, LOCK_EX | LOCK_NB) == 0 && !LockTable.mayBeHeld(in: group))
+        for nth in 1...200 {
+            faults_begin(nth, number, true)
+            let mayBeHeld = LockTable.mayBeHeld(in: group)
+            guard faults_end() else {
+                #expect(!mayBeHeld && nth > 10, "too few calls failed")
+                return
+            }
+            #expect(mayBeHeld, "call \(nth)")
+        }
+        Issue.record("still failing after 200 calls")
+    }
 }

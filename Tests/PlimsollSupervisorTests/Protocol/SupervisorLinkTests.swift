@@ -20,6 +20,8 @@ import Testing
         var received: [ChildMessage] = []
         var closings: [ChannelServer.Closing] = []
         var opened = 0
+        /// The shortest keep-alive interval that is granted.
+        var leastKeepAlive = Duration.seconds(900)
 
         init(_ directory: Fixture.Directory) throws { server = try ChannelServer(directory: directory.path) { _, _ in "web" } }
 
@@ -40,7 +42,7 @@ import Testing
                     case .opened(let peer): (self.peer, opened) = (peer, opened + 1)
                     case .message(_, .keepAlive(let interval), let number):
                         received.append(.keepAlive(every: interval))
-                        if let peer { server.send(.keepAlive(answerTo: number, accepted: interval >= .seconds(900)), to: peer.id) }
+                        if let peer { server.send(.keepAlive(answerTo: number, accepted: interval >= leastKeepAlive), to: peer.id) }
                     case .message(_, let message, _): received.append(message)
                     case .closed(_, let closing): closings.append(closing)
                     }
@@ -437,6 +439,27 @@ import Testing
             #expect(supervisor!.received.contains(.state(.foreground)) && link.status.isConnected)
         }
         #expect(link.status.connections == 4)
+    }
+
+    @Test func `a granted keep-alive that one supervisor refuses is requested from the next one as well`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        var supervisor: Supervisor? = try Supervisor(directory)
+        try await manager.lifecycle.launch()
+        let link = try link(manager, supervisor!)
+        #expect(await supervisor!.waits(for: .state(.foreground)))
+        async let granted = link.setKeepAlive(every: .seconds(900))
+        #expect(await supervisor!.waits(for: .keepAlive(every: .seconds(900))))
+        #expect(await granted)
+        for round in 1...3 {
+            supervisor = nil
+            await until("the former socket is gone") { access("\(directory.path)/supervisor", F_OK) != 0 }
+            supervisor = try Supervisor(directory)
+            supervisor!.leastKeepAlive = .seconds(3600)
+            #expect(await supervisor!.waits(for: .keepAlive(every: .seconds(900))), "round \(round)")
+            // Orders are carried out one after another, so the refusal has come once the next order is answered.
+            #expect(await supervisor!.send(.checkpoint, for: .saved(true)))
+        }
+        withExtendedLifetime(link) {}
     }
 
     @Test func `C33 a keep-alive that was ended while no supervisor was there is not requested again`() async throws {
