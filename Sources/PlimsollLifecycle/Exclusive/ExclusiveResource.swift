@@ -24,9 +24,9 @@ import Synchronization
 /// - A session with a remote party that is opened and closed in pairs: a serial line, a GPU context, a licence seat
 ///   (C53).
 ///
-/// *Fencing*: `epoch` rises whenever another process may have held the resource. This happens on reacquisition, and
-/// after every freeze or host sleep. Work that began earlier finds that `check(_:)` throws, and must not act any
-/// more.
+/// *Fencing*: `epoch` rises whenever another process may have held the resource. This happens on reacquisition, after
+/// every freeze or host sleep, and when a lease is renewed too late. Work that began earlier finds that `check(_:)`
+/// throws, and must not act any more.
 public final class ExclusiveResource: Sendable {
     /// The name used in reports and in `after:`.
     public let name: String
@@ -203,10 +203,17 @@ public final class ExclusiveResource: Sendable {
     }
 
     /// Runs `body`, which renews the lease with the grantor. The new lease time counts from before the call.
+    ///
+    /// If the lease has run out before `body` returns, the renewed hold has a new epoch.
     public func renew(_ body: () async throws -> Void) async throws {
         let (turn, asked) = (state.withLock { $0.turn }, context.load()?.boottime ?? .zero)
         try await body()
-        state.withLock { if $0.turn == turn { $0.leasedAt = asked } }
+        state.withLock { state in
+            guard state.turn == turn else { return }
+            // Another process may have held the resource after the lease had run out.
+            if hasExpired(state) { state.epoch += 1 }
+            state.leasedAt = asked
+        }
     }
 
     /// Acquires the resource without recording a violation. Checks the ground under the lock, because a late call on

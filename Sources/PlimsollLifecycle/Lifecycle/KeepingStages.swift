@@ -65,6 +65,9 @@ struct KeepingStages: Sendable {
     /// Erases secrets, last of all (C44).
     var scrubLast: LifecycleEngine.Stage { scrub(.background) }
 
+    /// Erases secrets at the end of the process, those kept in the background too: no work is left to need them (C44).
+    var scrubAll: LifecycleEngine.Stage { scrub(.termination) }
+
     /// Runs after a wake-up in the background, before the process may be frozen again. Saves what has changed since,
     /// and erases secrets that came back (C46).
     var afterWake: [LifecycleEngine.Stage] { [inBackground(save), inBackground(scrub(.wake))] }

@@ -86,12 +86,12 @@ extension Lifecycle {
         try await reconcile(.hostSleep) { $0.isHostAsleep = false }
     }
 
-    /// Expires all background tasks, off the cooperative pool, within the background deadline.
+    /// Expires all background tasks, also those of scenes, off the cooperative pool, within the background deadline.
     private func expireTasks(_ reason: ExpirationReason) async {
-        let (tasks, budget) = (tasks, policy.backgroundDeadline)
+        let (tasks, budget) = (sceneTasks, policy.backgroundDeadline)
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             threads.run { () -> Void in
-                _ = tasks.expireAndWait(reason, within: budget)
+                _ = tasks.expireAllAndWait(reason, within: budget)
                 done.resume()
             }
         }

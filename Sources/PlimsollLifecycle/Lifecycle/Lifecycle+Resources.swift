@@ -20,8 +20,8 @@ extension Lifecycle {
         self.scrub.add(name, scrub)
     }
 
-    /// Wipes `secret` on the way to the background unless the secret `keepsInBackground`, before every snapshot, and
-    /// when one of its tags is revoked.
+    /// Wipes `secret` on the way to the background unless the secret `keepsInBackground`, before every snapshot, at
+    /// termination, and when one of its tags is revoked.
     ///
     /// Does not keep the secret alive: a secret is also wiped when the last reference is released.
     ///

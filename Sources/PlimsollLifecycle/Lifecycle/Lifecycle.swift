@@ -47,7 +47,8 @@ public final class Lifecycle: Sendable, JoinsManager {
     private let stages: LifecycleStages
     // Parts of the manager, which retains this life cycle. The manager itself is not retained.
     private let observers: ObserverRegistry
-    private let sceneTasks: SceneTasks
+    /// The background tasks of the process and of scenes.
+    let sceneTasks: SceneTasks
     private let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
     private let exit: @Sendable (Int32, String) -> Void
     /// Returns the evidence on the end of the previous run; `nil` if there is none.
@@ -125,9 +126,9 @@ public final class Lifecycle: Sendable, JoinsManager {
     /// inverse.
     ///
     /// On the way down, all handlers are called concurrently. On the way up they are called one after the other in
-    /// reverse, and only those whose action completed (C6). All handlers of one change share one deadline,
-    /// `LifecyclePolicy.backgroundDeadline`. Reports name the handlers that overrun the deadline. Handlers run on the
-    /// manager's threads and may block.
+    /// reverse, and only those whose action completed (C6). A handler of the way up that others hold up past the next
+    /// way down is left out. All handlers of one change share one deadline, `LifecyclePolicy.backgroundDeadline`.
+    /// Reports name the handlers that overrun the deadline. Handlers run on the manager's threads and may block.
     ///
     /// - Parameters:
     ///   - name: name used in reports.

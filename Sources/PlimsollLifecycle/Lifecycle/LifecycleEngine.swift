@@ -19,8 +19,8 @@ final class LifecycleEngine: Sendable {
         var deadline: Duration?
         var isBusy = false
         var isTerminated = false
-        /// True if no handler overran or failed since the engine last rested or took a step up, whatever was requested
-        /// meanwhile.
+        /// True if no handler overran or failed since the engine last rested or took a step up. Requests in between
+        /// change nothing.
         var isClean = true
         /// The value of `isClean` on arrival in the background or at termination. `nil` as soon as another step
         /// begins.

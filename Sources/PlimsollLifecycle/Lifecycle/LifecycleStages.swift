@@ -35,9 +35,11 @@ struct LifecycleStages: Sendable {
         case (.active, .inactive): [pause(.inactive)]
         case (.background, .inactive): [stage { tasks.enterForeground() }, keeping.reacquire]
         case (_, .notRunning):
+            // Background tasks that are asked to stop may need work of a leased class. After that, leased classes stop
+            // as well: their changes belong to the last save (C22).
             [
-                pause(.inactive), keeping.blocking(expireTasks), keeping.release, drain, keeping.save,
-                endingSaves.stage,
+                pause(.inactive), keeping.blocking(expireTasks), pause(.notRunning), keeping.release, drain,
+                keeping.save, endingSaves.stage,
             ]
         default: []
         }
@@ -54,7 +56,7 @@ struct LifecycleStages: Sendable {
         case (.active, .inactive): [pause(.inactive), keeping.saveOnLeaving]
         case (_, .inactive): [pause(.inactive)]
         case (_, .active): [pause(.active)]
-        case (_, .notRunning): [keeping.scrubLast, keeping.end, pause(.notRunning)]
+        case (_, .notRunning): [keeping.scrubAll, keeping.end]
         default: []
         }
     }

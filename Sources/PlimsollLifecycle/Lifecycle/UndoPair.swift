@@ -36,8 +36,8 @@ final class UndoPair: Sendable {
     /// latest request. Does nothing if a later step has called the pair before.
     ///
     /// - Throws: The error of the step; of several steps, the last error. An action that throws counts as not done, an
-    ///   inverse that throws as undone. `LifecycleError` if the action is left to another task: nobody may count on an
-    ///   action that is not done.
+    ///   inverse that throws as undone. `LifecycleError` if the action is left to another task: a caller must not count
+    ///   on an action that is not done.
     func move(to isWanted: Bool, _ context: LifecycleContext) async throws {
         let (goes, isLate) = state.withLock { state in
             guard context.sequence >= state.sequence else { return (false, false) }

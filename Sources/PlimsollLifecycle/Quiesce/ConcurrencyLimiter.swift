@@ -187,10 +187,16 @@ public final class ConcurrencyLimiter: Quiescable, WorkingMember {
     }
 
     func poll() {
-        let gate = gates.current
-        gate.notice()
-        let now = needsTime(nil) ? alarms(at: gate).heartbeat.running : .zero
-        resume(state.withLock { $0.poll(gates.current.extent, at: now) }, at: now, gate)
+        while true {
+            let gate = gates.current
+            gate.notice()
+            let now = needsTime(nil) ? alarms(at: gate).heartbeat.running : .zero
+            // As in `arrive`: if the limiter moved to another set meanwhile, the clock changed too.
+            let dequeued: LimiterState<Waiter>.Dequeued? = state.withLock { state in
+                gates.current === gate ? state.poll(gate.extent, at: now) : nil
+            }
+            if let dequeued { return resume(dequeued, at: now, gate) }
+        }
     }
 
     private func resume(_ dequeued: LimiterState<Waiter>.Dequeued, at now: Duration, _ gate: QuiesceGate) {

@@ -187,7 +187,8 @@ public final class QuiesceSet: Sendable {
 
     // MARK: Leases
 
-    /// Keeps members of one class of work going while others are paused, until the registration is cancelled (C34).
+    /// Keeps members of one class of work going while others are paused, until the registration is cancelled (C34). A
+    /// process that terminates stops leased classes too, before the last save (C22).
     ///
     /// - Parameters:
     ///   - name: name of the part of the program that needs the work, for reports.

@@ -58,7 +58,8 @@ final class ScrubSet: Sendable {
             }
         }
         let parker = Parker()
-        let (wiped, inUse) = secrets.wipe(notifying: parker) { reason == .snapshot || !$0.keepsInBackground }
+        let wipesAll = reason == .snapshot || reason == .termination
+        let (wiped, inUse) = secrets.wipe(notifying: parker) { wipesAll || !$0.keepsInBackground }
         let left = awaitLeaving(inUse, parker, within: budget - (alarms.heartbeat.running - began))
         report.inUse = left.map(\.name)
         report.wiped = wiped.filter { secret in !left.contains { $0 === secret } }.map(\.name)
@@ -103,6 +104,8 @@ public struct ScrubReport: Sendable, Hashable {
         /// The memory of the process is about to be copied: a core dump, CRIU, a snapshot of a virtual machine. Secrets
         /// kept in the background are wiped too.
         case snapshot
+        /// The process terminates. Secrets kept in the background are wiped too.
+        case termination
         /// Credentials were revoked.
         case revocation
     }

@@ -30,8 +30,8 @@ public final class Secret: Sendable {
     public let byteCount: Int
     /// Tags by which the secret is revoked, for example the name of a tenant.
     public let tags: [String]
-    /// True if the secret survives the way to the background, because background work needs the secret. A snapshot
-    /// wipes the secret all the same.
+    /// True if the secret survives the way to the background, because background work needs the secret. A snapshot,
+    /// and the end of the process, wipe the secret all the same.
     public let keepsInBackground: Bool
     /// True if the source array was shared, so that the bytes are still on the heap.
     public let hasStrayCopy: Bool

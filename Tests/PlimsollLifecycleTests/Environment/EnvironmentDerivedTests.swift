@@ -62,6 +62,45 @@ import Testing
         #expect(made.value == 3)
     }
 
+    @Test func `C65 a change during a build makes that build's value out of date`() {
+        let made = Counter()
+        let value = DerivedValue("value", dependsOn: [.locale]) { [at] () -> String? in
+            made.add(1)
+            let locale = at.lifecycle.locale
+            if made.value == 1 { at.lifecycle.setLocale("new") }
+            return locale
+        }
+        at.lifecycle.setLocale("old")
+        at.lifecycle.register(value)
+        #expect(value.value == "old" && value.value == "new" && value.value == "new")
+        #expect(made.value == 2)
+    }
+
+    /// A derived value that reports each invalidation.
+    private final class Probe: Derived {
+        let kinds: Set<EnvironmentChange.Kind> = [.locale]
+        private let onInvalidation: @Sendable () -> Void
+
+        init(_ onInvalidation: @escaping @Sendable () -> Void) { self.onInvalidation = onInvalidation }
+        func invalidate() { onInvalidation() }
+    }
+
+    @Test func `C65 derived values are out of date before any reader or handler has the change`() async {
+        let changes = at.lifecycle.readEnvironment(), threads = at.manager.parts.threads
+        let seen = Log<EnvironmentChange>(), isFirst = Log<Bool>()
+        let reading = Task { for await change in changes { seen.add(change) } }
+        await until("the reader waits") { changes.reader.isAwaited }
+        // Called by the registration as well.
+        let registration = at.environment.add(
+            Probe { isFirst.add(changes.reader.isAwaited && threads.busy == 0 && seen.all.isEmpty) })
+        at.lifecycle.onEnvironmentChange("page", .locale) { seen.add($0) }
+        at.lifecycle.setLocale("de_DE")
+        await until("both have the change") { seen.all.count == 2 }
+        #expect(isFirst.all.count == 2 && isFirst.all.last == true)
+        registration.cancel()
+        reading.cancel()
+    }
+
     @Test func `C65 one build runs at a time for any number of readers, and none under a lock`() async {
         let building = Counter(), most = Counter(), made = Counter()
         // The build uses the environment and another derived value.

@@ -288,6 +288,18 @@ struct Surroundings {
         #expect(await reader.next() == EnvironmentChange(.custom("alias")))
     }
 
+    @Test func `C62 interceptors run in the order of registration, each on what the one before has returned`() async {
+        for name in ["first", "second"] {
+            at.lifecycle.interceptEnvironmentChanges(name) { change in
+                guard case .custom(let text) = change.kind else { return change }
+                return EnvironmentChange(.custom("\(text) \(name)"))
+            }
+        }
+        var reader = at.lifecycle.readEnvironment().makeAsyncIterator()
+        at.lifecycle.post(.custom("change"))
+        #expect(await reader.next()?.kind == .custom("change first second"))
+    }
+
     @Test func `an interceptor that took the whole budget is named, although no alarm went around it`() async {
         let now = Mutex(Duration.zero), time = Timekeeper(elapsed: { now.withLock { $0 } })
         // The thread that calls the alarms never runs.

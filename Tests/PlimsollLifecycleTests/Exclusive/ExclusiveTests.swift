@@ -603,6 +603,18 @@ import Testing
         #expect(connected.value == 1 && back.overran.isEmpty && back.took > .zero)
     }
 
+    @Test func `C50 a reconnect that waits for its delay can be cancelled, and connects no more`() async throws {
+        exclusive.gapEnded(RunningGap(.frozen, .seconds(60)))
+        let limiter = exclusive.reconnectLimiter(most: 1, spread: .seconds(5), seed: 42), begun = Counter()
+        let alarms = exclusive.alarms, before = alarms.total
+        let waiting = Task { try await limiter.run { begun.add(1) } }
+        await until("the reconnect waits") { alarms.total > before }
+        waiting.cancel()
+        // The clock stands still, so that only the cancellation ends the wait.
+        await #expect(throws: CancellationError.self) { try await waiting.value }
+        #expect(begun.value == 0)
+    }
+
     @Test func `a waiting reconnect can be cancelled, and takes no other's place`() async throws {
         let limiter = exclusive.reconnectLimiter(most: 1, spread: .zero, seed: 1)
         let gate = AsyncStream.makeStream(of: Void.self), begun = Log<Int>()

@@ -163,6 +163,24 @@ import Testing
         #expect(!store.isLocked)
     }
 
+    @Test func `C48 the background leaves no store locked: of the count of launches, of a state, or of a scene`() async throws {
+        let launches = LockedStore(), cart = LockedStore(), tenant = LockedStore(), value = Counter(), lifecycle = lifecycle
+        lifecycle.countLaunches(in: launches)
+        lifecycle.preserve("cart", in: cart, snapshot: { [UInt8(value.value)] }, restore: { _ in })
+        try await lifecycle.launch()
+        let scene = lifecycle.connectScene("tenant", reason: .userRequest) { scene in
+            scene.preserve(in: tenant, snapshot: { [UInt8(value.value)] }, restore: { _ in })
+        }
+        await scene.connected()
+        #expect(launches.isLocked)
+        value.add(1)
+        try await lifecycle.enterBackground(cause: .supervisor)
+        #expect(lifecycle.arrival == true)
+        #expect(try cart.read("cart")?.last == 1)
+        #expect(try tenant.read("scene-tenant") == [1])
+        #expect(!launches.isLocked && !cart.isLocked && !tenant.isLocked)
+    }
+
     @Test func `C43 C46 a wake with an unsaved state has not arrived`() async throws {
         struct Full: Error {}
         let store = MemoryStateStore(), value = Counter()

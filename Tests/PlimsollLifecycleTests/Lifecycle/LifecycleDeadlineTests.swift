@@ -157,6 +157,40 @@ import Testing
         release.open()
     }
 
+    @Test func `C23 termination has the policy's own time if no other is given`() async throws {
+        let stage = Stage(LifecyclePolicy(backgroundDeadline: .seconds(3), terminationDeadline: .seconds(20)))
+        let left = Log<Duration>(), lifecycle = stage.lifecycle
+        lifecycle.observe("reader", onBackground: { left.add($0.timeRemaining) })
+        lifecycle.onTerminate("files") { left.add($0.timeRemaining) }
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        await lifecycle.terminate(cause: .signal)
+        #expect(left.all == [.seconds(3), .seconds(20)])
+    }
+
+    @Test func `C11 an announced sleep lasts until the host has woken, and the process then rises no further than requested`() async throws {
+        let lifecycle = lifecycle, gaps = Log<String>(), threads = stage.manager.parts.threads
+        lifecycle.onResume("gap") { gaps.add($0.gap?.kind.rawValue ?? "none") }
+        try await lifecycle.launch()
+        try await lifecycle.hostWillSleep()
+        // A request for the foreground waits for the end of the sleep.
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(lifecycle.state == .background)
+        // A freeze before the sleep is not the sleep.
+        stage.clock.freeze(for: .seconds(60))
+        await until("the freeze is handled") { gaps.all == ["frozen"] && lifecycle.arrival != nil && threads.busy == 0 }
+        #expect(lifecycle.state == .background && lifecycle.desired.withLock { $0.isHostAsleep })
+        // Meanwhile an operator wants the background.
+        try await lifecycle.enterBackground(cause: .operator)
+        stage.clock.sleepHost(for: .seconds(3600))
+        await until("the sleep is handled") {
+            gaps.all == ["frozen", "hostSleep"] && !lifecycle.desired.withLock { $0.isHostAsleep } && threads.busy == 0
+        }
+        #expect(lifecycle.state == .background)
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(lifecycle.state == .active)
+    }
+
     @Test func `C11 for host sleep tasks expire and the process goes to the background; after waking the process returns`() async throws {
         let log = stage.log, lifecycle = lifecycle
         stage.observe("a")
@@ -176,6 +210,19 @@ import Testing
         stage.clock.sleepHost(for: .seconds(60))
         await until { !gaps.all.isEmpty }
         #expect(gaps.all == [RunningGap(.hostSleep, .seconds(60))])
+    }
+
+    @Test func `C11 C94 for host sleep the background tasks of scenes expire as well`() async throws {
+        let lifecycle = lifecycle, reasons = Log<ExpirationReason>()
+        let scene = lifecycle.connectScene("tenant", reason: .userRequest)
+        await scene.connected()
+        let task = scene.beginBackgroundTask("upload") { task, reason in
+            reasons.add(reason)
+            task.end()
+        }
+        let report = try await lifecycle.hostWillSleep()
+        #expect(reasons.all == [.hostSleep] && !task.isActive)
+        #expect(lifecycle.state == .background && scene.state == .background && report.overran.isEmpty)
     }
 
     @Test func `C17 K35 a freeze in the background records suspended and back, then notifies the registered handlers`() async throws {

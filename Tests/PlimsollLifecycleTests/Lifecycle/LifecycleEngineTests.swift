@@ -57,6 +57,37 @@ import Testing
         #expect(again.transitions.isEmpty && !again.isSuperseded && steps.all.count == 4 && engine.arrival == true)
     }
 
+    @Test(arguments: [true, false])
+    func `C7 C26 a second request for the same state shares deadline and cause, and one for another state has its own`(isSame: Bool) async throws {
+        let latch = Latch(), contexts = contexts
+        let stage: LifecycleEngine.Stage = { context in
+            contexts.add(context)
+            if context.from == .active { await latch.wait() }
+            return FanOut.Outcome()
+        }
+        let engine = LifecycleEngine(
+            Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper)), HandlerThreads(),
+            stages: { _ in [stage] }, afterGap: { _ in true }, onStep: { _ in })
+        func ask(_ target: LifecycleState, _ cause: LifecycleCause, within budget: Duration) -> Task<LifecycleReport, any Error> {
+            Task { try await engine.request(cause, within: budget) { target } }
+        }
+        _ = try await ask(.active, .launch, within: .seconds(7)).value
+        let first = ask(.background, .operator, within: .seconds(7))
+        await until("the first step is under way") { contexts.all.last?.from == .active }
+        let began = try #require(contexts.all.last)
+        clock.advance(by: .seconds(2))
+        let second = ask(isSame ? .background : .notRunning, .supervisor, within: .seconds(60))
+        await until("the second request is made") { engine.waiting == 2 }
+        latch.open()
+        let (former, latter) = try await (first.value, second.value)
+        #expect(former.isSuperseded == !isSame && !latter.isSuperseded)
+        let last = try #require(contexts.all.last)
+        #expect(last.from == .inactive && last.to == (isSame ? .background : .notRunning))
+        #expect(last.cause == (isSame ? .operator : .supervisor))
+        let later: Duration = isSame ? .zero : .seconds(2 + 60 - 7)
+        #expect(last.deadline == began.deadline + later)
+    }
+
     @Test func `the arrival in the background is clean if no handler failed on the way, and unknown on the way out`() async throws {
         try await request(.active)
         faults.set(["unsaved"])

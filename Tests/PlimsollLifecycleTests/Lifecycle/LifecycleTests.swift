@@ -82,6 +82,18 @@ import Testing
         #expect(causes.all == ["inactive interruption"])
     }
 
+    @Test func `C8 the end of an interruption that never began changes nothing, and counts against no later one`() async throws {
+        try await lifecycle.launch()
+        for _ in 0..<2 {
+            try await lifecycle.endInterruption()
+            #expect(lifecycle.state == .active)
+            try await lifecycle.interrupt()
+            #expect(lifecycle.state == .inactive)
+            try await lifecycle.endInterruption()
+            #expect(lifecycle.state == .active)
+        }
+    }
+
     @Test func `C9 T38 one interruption that resigns and returns twice runs each inverse once a step`() async throws {
         stage.observe("a")
         try await lifecycle.launch()
@@ -157,6 +169,20 @@ import Testing
         #expect(stage.log.all == ["a foreground", "a active"])
     }
 
+    @Test func `C3 C16 a launch into the background admits only background work, within an allowance, and a later observer returns`() async throws {
+        let some = ConcurrencyLimiter("render", limit: 8), none = ConcurrencyLimiter("import", limit: 8, inBackground: 0)
+        let lifecycle = lifecycle, manager = stage.manager
+        lifecycle.pausables.add(some)
+        lifecycle.pausables.add(none)
+        try await lifecycle.launch(into: .background)
+        #expect(some.statistics.limit == 1 && none.statistics.limit == 0 && manager.backgroundTimeRemaining == .seconds(30))
+        stage.observe("late")
+        #expect(stage.log.all.isEmpty && !lifecycle.readiness.isReady)
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(some.statistics.limit == 8 && none.statistics.limit == 8 && manager.backgroundTimeRemaining == nil)
+        #expect(stage.log.all == ["late foreground", "late active"])
+    }
+
     @Test func `C16 a second launch is refused`() async throws {
         try await lifecycle.launch()
         await #expect(throws: LifecycleError.self) { try await lifecycle.launch(into: .background) }
@@ -187,6 +213,29 @@ import Testing
         #expect(lifecycle.readiness.reason == "the process is inactive")
     }
 
+    @Test func `C20 a process is not ready before its state is restored, and complete after the last load only`() async throws {
+        let lifecycle = lifecycle, seen = Log<Readiness>(), first = Latch(), second = Latch(), loaded = Counter()
+        lifecycle.warmUp("early") { _ in loaded.add(1) }
+        await until("a load ends before the launch") { loaded.value == 1 && lifecycle.readiness.warming.isEmpty }
+        #expect(!lifecycle.readiness.isComplete && lifecycle.readiness.reason == "not launched")
+        lifecycle.observeLaunch(
+            "hooks", willRestore: { seen.add(lifecycle.readiness) }, didRestore: { _ in seen.add(lifecycle.readiness) })
+        lifecycle.observe("reader", onActive: { _ in seen.add(lifecycle.readiness) })
+        lifecycle.warmUp("index") { _ in await first.wait() }
+        lifecycle.warmUp("images") { _ in await second.wait() }
+        try await lifecycle.launch()
+        #expect(seen.all.count == 3 && seen.all.allSatisfy { !$0.isReady && $0.reason == "the state is being restored" })
+        #expect(lifecycle.readiness.isReady && !lifecycle.readiness.isComplete)
+        first.open()
+        await until("the first load is done") { lifecycle.readiness.warming.count == 1 }
+        #expect(lifecycle.readiness.warming == ["images": 0] && !lifecycle.readiness.isComplete)
+        second.open()
+        await until("the second load is done") { lifecycle.readiness.isComplete }
+        #expect(lifecycle.readiness.isReady)
+        lifecycle.refuseWork()
+        #expect(!lifecycle.readiness.isReady && lifecycle.readiness.reason == "the process is shutting down" && lifecycle.state == .active)
+    }
+
     @Test func `data that is loaded after the launch counts as missing until loaded`() async throws {
         let release = Blockade(), lifecycle = lifecycle
         try await lifecycle.launch()
@@ -206,6 +255,25 @@ import Testing
         #expect(stage.lifecycle.state == .inactive)
         try await stage.lifecycle.resume()
         #expect(stage.lifecycle.state == .active)
+    }
+
+    @Test func `C25 with a manual resume only a call after the last interruption counts, also past a stay in the background`() async throws {
+        let stage = Stage(LifecyclePolicy(resumesManually: true)), lifecycle = stage.lifecycle
+        try await lifecycle.launch()
+        try await lifecycle.endInterruption()
+        #expect(lifecycle.state == .active, "no interruption has ended")
+        try await lifecycle.interrupt()
+        try await lifecycle.interrupt()
+        try await lifecycle.endInterruption()
+        try await lifecycle.resume()
+        #expect(lifecycle.state == .inactive, "an interruption lasts")
+        try await lifecycle.endInterruption()
+        #expect(lifecycle.state == .inactive, "the call came too early")
+        try await lifecycle.enterBackground(cause: .operator)
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(lifecycle.state == .inactive, "a stay in the background is no call")
+        try await lifecycle.resume()
+        #expect(lifecycle.state == .active)
     }
 
     @Test func `complete transitions are reported to each listener`() async throws {

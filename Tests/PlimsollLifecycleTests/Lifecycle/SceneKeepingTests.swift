@@ -159,8 +159,24 @@ import Testing
         #expect(log.all == ["snapshot", "background, 8", "scrub, 0", "snapshot"])
         #expect(spare.count == 0 && cart.count == 8, "memory needed to continue stays")
         #expect(b.state == .active && lifecycle.state == .active, "a scene at a time")
+        try await a.suspend(cause: .idle)
+        #expect(log.all.dropFirst(4) == ["scrub, 0", "snapshot"], "contents that came back in the background are erased")
         await a.disconnect(cause: .operator)
-        #expect(log.all.suffix(2) == ["scrub, 0", "snapshot"] && cart.count == 0)
+        #expect(log.all.dropFirst(6) == ["scrub, 0", "snapshot"] && cart.count == 0)
+    }
+
+    @Test func `C94 C97 a cache whose registration is cancelled is no longer the scene's, and keeps the contents`() async throws {
+        let spare = PurgeableCache<Int, [UInt8]>("for speed", cost: { _, value in value.count })
+        let cart = PurgeableCache<Int, [UInt8]>("cart", cost: { _, value in value.count })
+        for cache in [spare, cart] { for key in 0..<8 { cache.insert([UInt8](repeating: 1, count: 1 << 10), forKey: key) } }
+        let a = await connect("a"), purgeables = stage.manager.parts.purgeables
+        let registrations = [a.register(spare, purgesOnBackground: true), a.register(cart)]
+        #expect(a.byteCount == 16 << 10 && purgeables.snapshot.contains { $0.name == "cart" })
+        for _ in 0..<2 { for registration in registrations { registration.cancel() } }
+        #expect(a.byteCount == 0 && !purgeables.snapshot.contains { $0.name == "cart" })
+        try await a.enterBackground(cause: .idle)
+        await a.disconnect(cause: .operator)
+        #expect(spare.count == 8 && cart.count == 8)
     }
 
     @Test func `C97 the state of a scene is saved once more on disconnection, and never afterwards`() async throws {

@@ -405,6 +405,59 @@ import Testing
         }
     }
 
+    @Test func `C78 C97 the memory warnings of a scene end with the scene`() async throws {
+        let a = await connect("a"), threads = stage.manager.parts.threads
+        let observers = stage.manager.parts.observers, before = observers.count
+        let early = a.onMemoryWarning { _ in }
+        a.onMemoryWarning { _ in }
+        #expect(observers.count == before + 2)
+        early.cancel()
+        #expect(observers.count == before + 1)
+        await a.disconnect(cause: .operator)
+        await until("the manager is at rest") { threads.busy == 0 }
+        #expect(observers.count == before)
+    }
+
+    @Test func `C94 C97 a leaving scene's background tasks stop before the last save, and the clean-up comes last`() async throws {
+        let log = stage.log, store = store
+        let a = await connect("a") { scene in
+            scene.onScrub("a") { log.add("erased") }
+            scene.preserve(
+                in: store,
+                snapshot: {
+                    log.add("saved")
+                    return []
+                }, restore: { _ in })
+        }
+        try await a.enterBackground(cause: .idle)
+        let begun = log.all.count
+        let task = a.beginBackgroundTask("upload") { task, reason in
+            log.add("stopped, \(reason)")
+            task.end()
+        }
+        #expect(task.isActive)
+        await a.disconnect(cause: .operator)
+        #expect(log.all.dropFirst(begun) == ["stopped, shutdown", "erased", "saved", "a gone"] && !task.isActive)
+    }
+
+    @Test func `C85 C94 memory that stays critical expires the background tasks of scenes as well`() async throws {
+        try await RunningManager.run { running in
+            let manager = running.manager, reasons = Log<ExpirationReason>()
+            let a = manager.lifecycle.connectScene("a", reason: .userRequest)
+            await a.connected()
+            let task = a.beginBackgroundTask("upload") { task, reason in
+                reasons.add(reason)
+                task.end()
+            }
+            for _ in 0..<5 { await running.available(.mebibytes(20), after: .seconds(1)) }
+            await running.until {
+                manager.reports.contains { if case .expireBackgroundTasks = $0.action { true } else { false } }
+            }
+            await until("the manager is at rest") { manager.parts.threads.busy == 0 }
+            #expect(reasons.all == [.pressure] && !task.isActive && a.state == .active)
+        }
+    }
+
     @Test func `C97 a scene connects, leaves, goes to the background and disconnects, each with handlers, under one deadline`() async throws {
         let release = Blockade()
         // The clock may move on while a busy machine delays the end of the wait below.

@@ -167,6 +167,28 @@ import Testing
         #expect(try await jobs[0].finish() == 0)
     }
 
+    @Test func `a pause that begins while a limiter moves to another set lasts by the clock of that set`() async throws {
+        let limiter = ConcurrencyLimiter("moving", limit: 1, waitingWhilePausedAtMost: .seconds(10))
+        let jobs = await start(2, limiter)
+        // The clocks of the two sets differ by far.
+        clock.advance(by: .seconds(100))
+        let board = QuiesceBoard(), former = ManualClock()
+        board.publish(general: .paused, leased: .paused)
+        let paused = QuiesceGate(board, alarms: Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper)))
+        // The former gate finds the end of a gap, and at that moment the limiter moves. No step of a clock handles the gap.
+        let alarms = Alarms(time: ManualClock().timekeeper, heartbeat: Heartbeat(time: former.timekeeper))
+        limiter.join(QuiesceGate(alarms: alarms) { [weak limiter] in limiter?.join(paused) })
+        former.freeze(for: .seconds(60))
+        limiter.poll()
+        #expect(limiter.gates.current === paused)
+        clock.advance(by: .seconds(9))
+        #expect(limiter.statistics.waiting == 1)
+        clock.advance(by: .seconds(2))
+        try #require(limiter.statistics.waiting == 0)
+        await #expect(throws: AdmissionRefusal(limiter: "moving", reason: .pausedTooLong(.seconds(10)))) { try await jobs[1].finish() }
+        #expect(try await jobs[0].finish() == 0)
+    }
+
     @Test func `callers that wait in no set share the alarms of the limiter`() async throws {
         let limiter = ConcurrencyLimiter("alone", limit: 1)
         let jobs = await start(1, limiter)

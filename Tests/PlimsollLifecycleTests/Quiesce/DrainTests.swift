@@ -125,6 +125,35 @@ import Testing
         #expect(await report.overran.isEmpty && saved.all == [1] && lifecycle.arrival == true)
     }
 
+    @Test func `C22 C34 a leased class of work stops as well before the last save of a terminating process`() async throws {
+        let held = Latch(), began = Counter(), changed = Counter(), limits = Log<Int>(), lifecycle = lifecycle
+        let limiter = ConcurrencyLimiter("billing", limit: 4, waitingWhilePausedAtMost: .zero, workClass: "billing")
+        lifecycle.pausables.add(limiter)
+        let lease = lifecycle.pausables.lease("billing", admitting: "billing")
+        preserve(changed)
+        try await lifecycle.launch()
+        async let request: Void = limiter.run {
+            began.add(1)
+            await held.wait()
+            changed.add(1)
+        }
+        await until("the request is inside") { began.value == 1 }
+        // A background task that is asked to stop may still use the leased class.
+        let task = stage.manager.beginBackgroundTask("invoices") { task, _ in
+            limits.add(limiter.statistics.limit)
+            task.end()
+        }
+        async let report = lifecycle.terminate()
+        await until("the wait for the request") { limiter.isAwaited || !saved.all.isEmpty }
+        #expect(limits.all == [4] && !task.isActive && saved.all.isEmpty)
+        await #expect(throws: AdmissionRefusal.self) { try await limiter.run {} }
+        held.open()
+        try await request
+        #expect(await report.overran.isEmpty && saved.all == [1] && lifecycle.arrival == true)
+        await #expect(throws: AdmissionRefusal.self) { try await limiter.run {} }
+        lease.cancel()
+    }
+
     @Test func `C34 a leased ticker goes on and is not waited for`() async throws {
         let held = Latch(), began = Counter(), lifecycle = lifecycle
         lifecycle.pausables.add(

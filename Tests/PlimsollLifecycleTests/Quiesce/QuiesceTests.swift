@@ -105,7 +105,7 @@ import Testing
         lease.cancel()
     }
 
-    @Test func `a gap that ends on the way back from another keeps work out until its own way back is done`() {
+    @Test func `a gap that ends on the way back from another keeps work out until both ways back are done`() {
         for _ in 0..<2 { set.close() }
         set.open()
         #expect(set.extent().isHeld)

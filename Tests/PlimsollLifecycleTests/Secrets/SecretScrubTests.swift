@@ -41,6 +41,17 @@ import Testing
         #expect(calls.all.count == 4)
     }
 
+    @Test func `C44 termination also erases the secrets that the background keeps, after the clean-up that uses them`() async throws {
+        let kept = lifecycle.keep(try SecretTests.secret(keepsInBackground: true)), calls = calls
+        lifecycle.onTerminate("sign off") { _ in calls.add("signed off: \(SecretTests.isIntact(kept))") }
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        #expect(SecretTests.isIntact(kept) && lifecycle.lastScrub?.reason == .background)
+        let report = await lifecycle.terminate()
+        #expect(report.isClean && calls.all == ["signed off: true"] && kept.isWiped && SecretTests.isZero(kept))
+        #expect(lifecycle.lastScrub?.reason == .termination)
+    }
+
     @Test func `C45 a hanging hook is named at the end of the budget, and keeps no secret`() async throws {
         let key = lifecycle.keep(try SecretTests.secret())
         let stuck = Parker()

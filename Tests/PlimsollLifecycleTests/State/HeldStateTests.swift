@@ -24,6 +24,36 @@ import Testing
         #expect(!lease.isHeld && !lease.isCurrent(lease.epoch), "15 s after the request, not after the answer")
     }
 
+    @Test func `C48 T29 an acquired lease counts from before the acquiring call`() async throws {
+        let clock = stage.clock
+        let lease = ExclusiveResource(
+            "leader", lease: .seconds(15), isHeld: false, release: {}, reacquire: { _ in clock.advance(by: .seconds(4)) })
+        try lifecycle.exclusive.add(lease)
+        try await lease.acquire()
+        clock.advance(by: .seconds(10))
+        #expect(lease.isHeld && lease.isCurrent(lease.epoch))
+        clock.advance(by: .milliseconds(1100))
+        #expect(!lease.isHeld && !lease.isCurrent(lease.epoch), "15 s after the request, not after the answer")
+    }
+
+    @Test(arguments: [false, true])
+    func `T29 a lease that has run out before the renewal has a new epoch, as others may have held it meanwhile`(isDuringCall: Bool)
+        async throws
+    {
+        let clock = stage.clock
+        let lease = ExclusiveResource("leader", lease: .seconds(15), release: {}, reacquire: { _ in })
+        try lifecycle.exclusive.add(lease)
+        clock.advance(by: .seconds(10))
+        try await lease.renew {}
+        #expect(lease.isCurrent(1), "renewed in time")
+        clock.advance(by: .seconds(14))
+        if !isDuringCall { clock.advance(by: .seconds(1)) }
+        #expect(lease.isHeld == isDuringCall)
+        try await lease.renew { if isDuringCall { clock.advance(by: .seconds(1)) } }
+        #expect(lease.isHeld && lease.epoch == 2 && !lease.isCurrent(1) && lease.isCurrent(2))
+        #expect(throws: ExclusiveResourceError(resource: "leader", reason: .stale(epoch: 1, current: 2))) { try lease.check(1) }
+    }
+
     @Test func `C41 changes recorded during a failing save come after the changes put back`() async throws {
         struct Full: Error {}
         let value = Mutex<[UInt8]>([]), store = SlowStore(), lifecycle = lifecycle

@@ -122,6 +122,7 @@ extension Lifecycle {
         }
         desired.withLock { $0.claims[scene.claim] = nil }
         scene.forgetState()
+        scene.forgetWarnings()
         withExtendedLifetime(gone) {}
     }
 

@@ -118,11 +118,24 @@ extension Scene {
     public var backgroundTimeRemaining: Duration? { tasks.allowanceLeft }
 
     /// Registers `body` for memory warnings while this scene is active, on the manager's delivery thread: one of the
-    /// four routes (C78).
+    /// four routes (C78). The registration ends with the scene.
     @discardableResult
     public func onMemoryWarning(_ body: @escaping @Sendable (PressureEvent) -> Void) -> Registration {
-        lifecycle.observeWarnings("scene \(id)") { [weak self] event in
+        let registration = lifecycle.observeWarnings("scene \(id)") { [weak self] event in
             if self?.state == .active { body(event) }
         }
+        contents.withLock { $0.warnings.append(registration) }
+        return Registration(close: registration.cancel) { [weak self] in
+            let gone = self?.contents.withLock { $0.warnings.remove(identicalTo: registration) }
+            withExtendedLifetime(gone) {}
+        }
+    }
+
+    /// Ends the registrations for memory warnings: the scene has ended.
+    func forgetWarnings() {
+        let registrations = contents.withLock { exchange(&$0.warnings, []) }
+        guard !registrations.isEmpty else { return }
+        // On another thread, because a cancellation waits for a call in progress, which may wait for the scene's end.
+        lifecycle.threads.run { for registration in registrations { registration.cancel() } }
     }
 }

@@ -13,6 +13,8 @@ public final class Scene: Sendable {
         var lastUsed: Duration
         var holders: [Holder] = []
         var declared: [@Sendable () -> Int] = []
+        /// The registrations for memory warnings, which end with the scene.
+        var warnings: [Registration] = []
         var preserved: PreservedItem?
         /// True once preserved state has been restored. State that is preserved later is restored at once.
         var hasRestored = false
@@ -110,7 +112,7 @@ public final class Scene: Sendable {
     // MARK: Memory
 
     /// Registers a cache of this scene with the manager. The cache is released entirely when the scene is
-    /// disconnected.
+    /// disconnected, unless the registration was cancelled before.
     ///
     /// - Parameters:
     ///   - purgeable: object that holds memory and can release memory.
@@ -123,7 +125,12 @@ public final class Scene: Sendable {
             $0.holders.append(
                 Holder(purgeable: purgeable, registration: registration, purgesOnBackground: purgesOnBackground))
         }
-        return registration
+        return Registration(close: registration.cancel) { [weak self] in
+            let gone = self?.contents.withLock { contents in
+                contents.holders.firstIndex { $0.registration === registration }.map { contents.holders.remove(at: $0) }
+            }
+            withExtendedLifetime(gone) {}
+        }
     }
 
     /// Declares memory, besides the caches, that a disconnection frees, so that the largest scene is found.

@@ -22,8 +22,7 @@ struct SceneStages: Sendable {
             after: after)
     }
 
-    /// Returns the first stage of a step up. From then on the process may not go below the scene, whatever is requested
-    /// meanwhile.
+    /// Returns the first stage of a step up. From then on no request takes the process below the scene.
     private func rise(to state: LifecycleState) -> LifecycleEngine.Stage {
         { context in
             guard let scene = scene.value else { return FanOut.Outcome() }
