@@ -57,10 +57,10 @@ static int attach(plimsoll_census *heap) {
     return heap->memory < 0 ? errno : try_read(heap);
 }
 
-/// A forked child has the files of its parent.
+/// Opens the files again where needed: a forked child has those of the parent.
 static int attach_again(plimsoll_census *heap) {
     if (heap->is_other) return 0;
-    // Some code closed all files of the process. The numbers may belong to other files by now.
+    // Other code has closed all files of the process. The numbers may belong to other files by now.
     if (!heap_is_present(heap, (uint64_t)heap)) heap->memory = heap->pagemap = -1;
     else if (heap->pid == getpid()) return 0;
     return attach(heap);

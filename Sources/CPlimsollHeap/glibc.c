@@ -107,7 +107,8 @@ struct probes {
     unsigned char heads[PROBES][HEADER];
 };
 
-/// `end` is that of the region: a read of pages ends at the first that cannot be read.
+/// Returns the first bytes of `page`. Reads on to other pages, but not beyond `end`, the end of the region: a read of
+/// several pages stops at the first that cannot be read.
 static const unsigned char *probe(plimsoll_census *heap, struct probes *probes, uint64_t page, uint64_t end) {
     if (page < probes->begin || page >= probes->end) {
         struct iovec to[PROBES], from[PROBES];

@@ -68,7 +68,7 @@ static uint64_t leaf_of(plimsoll_census *heap, uint64_t address) {
     if (tree->span != span || !tree->leaf) {
         tree->span = span;
         if (!heap_read(heap, tree->root + span * 8, &tree->leaf, sizeof tree->leaf)) tree->leaf = 0;
-        // What is no tree has words with any bits. No word of a leaf may reach beyond a page.
+        // Memory that is no tree has words with any bits. No word of a leaf may reach beyond a page.
         tree->leaf &= ~(uint64_t)7;
     }
     return tree->leaf;
@@ -263,7 +263,7 @@ static bool is_probed(const struct region *region) {
 static bool find_tree_of_other(plimsoll_census *heap) {
     struct probe probes[MOST_PROBES];
     size_t count = 0, low = 0, high = heap->region_count;
-    // By turns from both ends: the kernel puts stacks of later threads, of which there may be many, at one of them.
+    // By turns from both ends. The kernel puts the stacks of later threads, of which there may be many, at one end.
     while (low < high && count < MOST_PROBES) {
         struct region region = heap->regions[count % 2 ? low++ : --high];
         if (!is_probed(&region)) continue;

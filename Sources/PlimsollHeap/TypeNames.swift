@@ -7,8 +7,8 @@ import CPlimsollHeap
 struct TypeNames {
     let heap: OpaquePointer
     private var known: [UInt64: String] = [:]
-    /// Most names, and most bytes of a name. In the memory of a hostile process, types with many arguments may nest to
-    /// terabytes of text.
+    /// Bounds of the number of names, and of the bytes of one. In the memory of a hostile process, types with many
+    /// arguments may nest to terabytes of text.
     private static let most = 1 << 16, longest = 2000
 
     init(_ heap: OpaquePointer) { self.heap = heap }
@@ -22,7 +22,7 @@ struct TypeNames {
         return name
     }
 
-    /// Returns the name without what is beyond the longest.
+    /// Returns the name, cut to the longest that is allowed.
     static func bounded(_ name: String) -> String {
         name.utf8.count <= longest ? name : String(decoding: name.utf8.prefix(longest), as: UTF8.self) + "…"
     }

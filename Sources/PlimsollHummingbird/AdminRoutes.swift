@@ -5,8 +5,8 @@ public import Plimsoll
 public import PlimsollService
 
 extension RouterMethods {
-    /// Adds the pages of `AdminPages`: `/healthz`, `/readyz`, `/plimsoll`, `/plimsoll/metrics`, `/plimsoll/heap` and
-    /// `/plimsoll/ui`, and `/plimsoll/release` and `/plimsoll/simulate`, which refuse every change unless
+    /// Adds the pages of `AdminPages`: `/healthz`, `/readyz`, `/plimsoll`, `/plimsoll/metrics`, `/plimsoll/heap`,
+    /// `/plimsoll/ui`, `/plimsoll/release` and `/plimsoll/simulate`. The last two refuse every change unless
     /// `AdminPages.allowsChanges` is true.
     ///
     ///     router.addPlimsollRoutes(plimsoll)

@@ -1,4 +1,5 @@
-// UNIX stream sockets; private ones are for one user alone. Results are 0 or more, or a negative errno. All are closed on exec.
+// UNIX stream sockets; private ones are for one user alone. Results are 0 or more, or a negative errno. All are closed
+// on exec.
 #pragma once
 #include <sys/types.h>
 

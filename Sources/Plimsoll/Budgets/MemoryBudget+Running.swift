@@ -202,6 +202,8 @@ extension MemoryBudget {
         return true
     }
 
+    /// Records the task that does the work.
+    ///
     /// - Parameter isCancelled: true if the caller was cancelled before the task began.
     private func begin(_ task: RunningTask?, isCancelled: Bool = false) {
         let isToldToEnd = work.withLock { work in
@@ -209,7 +211,7 @@ extension MemoryBudget {
             work.runs = true
             return work.isCancelled
         }
-        // Before the task began: there are no cancellation handlers yet.
+        // The request came before the task began: there are no cancellation handlers yet.
         if isCancelled || isToldToEnd { task?.cancel() }
     }
 

@@ -14,7 +14,8 @@ public struct RunningGap: Sendable, Hashable {
     package var kind: Kind
     /// True if the host slept; false if the process was frozen, stopped, or starved of its processor.
     public var isHostSleep: Bool { kind == .hostSleep }
-    /// Minimum length. The true length is greater by at most the time between two beats.
+    /// Minimum length. The true length is greater by at most the time between two beats. That of a sleep of the host
+    /// includes a freeze just before or after the sleep.
     public var length: Duration
 
     /// Creates a gap of that kind and length.

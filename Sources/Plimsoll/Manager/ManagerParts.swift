@@ -247,6 +247,42 @@ package final class SceneTasks: Sendable {
         }
         return tasks
     }
+
+    /// Asks the background tasks of the process and of all scenes to stop.
+    ///
+    /// - Parameters:
+    ///   - reason: reason passed to the handlers.
+    ///   - grace: time after which the remaining tasks are given up.
+    ///   - done: receives the names of the tasks given up: once for the process, and once for each scene.
+    func expireAll(
+        _ reason: ExpirationReason, within grace: Duration, done: @escaping @Sendable ([String]) -> Void
+    ) {
+        process.expire(reason, within: grace, done: done)
+        for tasks in all { tasks.expire(reason, within: grace, done: done) }
+    }
+
+    /// Asks the background tasks of the process and of all scenes to stop, blocks for at most `grace` until none of
+    /// these tasks runs, and gives up the rest.
+    ///
+    /// - Returns: the names of the tasks given up.
+    package func expireAllAndWait(_ reason: ExpirationReason, within grace: Duration) -> [String] {
+        let deadline = alarms.heartbeat.running + grace
+        let scenes = all, parker = Parker(), outcomes = Mutex<[[String]]>([])
+        // All tasks are asked before the first wait, because they share the time.
+        for tasks in scenes {
+            tasks.expire(reason, within: grace) { names in
+                outcomes.withLock { $0.append(names) }
+                parker.unpark()
+            }
+        }
+        let names = process.expireAndWait(reason, within: grace)
+        for tasks in scenes where tasks.hasLiveTasks {
+            _ = tasks.expireAndWait(reason, within: max(.zero, deadline - alarms.heartbeat.running))
+        }
+        // The thread that gives tasks up tells the names a moment later.
+        while outcomes.withLock({ $0.count }) < scenes.count { alarms.wait(on: parker, atMost: .milliseconds(500)) }
+        return names + outcomes.withLock { $0 }.flatMap { $0 }
+    }
 }
 
 /// The headroom that the loop last measured, readable from any thread.

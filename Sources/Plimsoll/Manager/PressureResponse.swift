@@ -14,7 +14,7 @@ struct PressureResponse {
     private var volatile: VolatileResponse
     private var isRestricted = false
     private var isQuiescing = false
-    /// True if a simulation's rung has paused the work: that work goes on when the simulation ends.
+    /// True if a rung of a simulation has paused the work. That work goes on when the simulation ends.
     private var isRehearsing = false
     /// True if actions are only decided and reported. The same for all of a turn.
     private var isDryRun: Bool
@@ -56,7 +56,7 @@ struct PressureResponse {
 
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
         let wasDryRun = exchange(&isDryRun, parts.isDryRun.load(ordering: .relaxed))
-        // What was only decided is not done, and says nothing of what a release would bring.
+        // Actions that were only decided are not done, and say nothing of the effect of a release.
         if wasDryRun, !isDryRun {
             climb = LadderClimb(policy.ladder)
             governor.reset()
@@ -186,7 +186,7 @@ struct PressureResponse {
             report.outcome = .dryRun
         } else {
             let blank = report
-            parts.tasks.expire(.pressure, within: grace) { [parts] names in
+            parts.sceneTasks.expireAll(.pressure, within: grace) { [parts] names in
                 guard !names.isEmpty else { return }
                 var overrun = blank
                 overrun.outcome = .overran(names)

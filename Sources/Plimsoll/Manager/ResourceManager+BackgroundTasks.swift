@@ -46,7 +46,7 @@ extension ResourceManager {
     /// Time left for the process in the background; `nil` in the foreground, where no time is counted.
     public var backgroundTimeRemaining: Duration? { parts.tasks.allowanceLeft }
 
-    /// Asks every running background task to stop, waits up to `grace`, and gives up the rest.
+    /// Asks every running background task to stop, also those of scenes, waits up to `grace`, and gives up the rest.
     ///
     /// Blocks the calling thread; for an operator's command or a signal, not for the cooperative pool.
     ///
@@ -56,7 +56,7 @@ extension ResourceManager {
     /// - Returns: the names of the tasks that were still running.
     @discardableResult
     public func expireBackgroundTasks(_ reason: ExpirationReason, within grace: Duration) -> [String] {
-        parts.tasks.expireAndWait(reason, within: grace)
+        parts.sceneTasks.expireAllAndWait(reason, within: grace)
     }
 
     /// Calls `body` with the additional time needed while a shutdown waits for background tasks. The first call

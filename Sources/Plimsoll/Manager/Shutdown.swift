@@ -222,7 +222,7 @@ struct Ending {
         line += ", resident \(reading.resident)"
         let holders = parts.purgeables.snapshot.map { "\($0.name) \(ByteCount($0.held.load(ordering: .relaxed)))" }
         line += "; held: " + (holders.isEmpty ? "nothing registered" : holders.joined(separator: ", "))
-        // The oldest, as there may be a million.
+        // Only the oldest tasks, as there may be a million.
         let tasks = parts.tasks.statuses(atMost: 32).map { String($0.name.prefix(120)) }
         let others = parts.tasks.count - tasks.count
         if !tasks.isEmpty {

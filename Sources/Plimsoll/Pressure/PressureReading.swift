@@ -18,10 +18,14 @@ public struct PressureReading: Sendable, Hashable, Codable {
     public var available: ByteCount?
     /// This process's resident set (`/proc/self/statm`).
     public var resident: ByteCount
-    /// Stall totals since the group was made; `nil` where the kernel keeps none.
+    /// Stall totals since the group was made; `nil` where the kernel keeps none. Where the totals of another group take
+    /// over, they go on without a jump.
     public var stall: StallTotals?
     /// Event counts since the group was made; `nil` where the kernel keeps none.
     public var events: EventCounts?
+    /// Processes that the kernel has killed for memory in the own group alone; `nil` where it does not count them.
+    /// `events` counts at the level of the limit, and so includes the kills of neighbours (K25).
+    package var ownKills: Int?
     /// Bytes that registered caches hold by their own accounting. Their growth stops at the line by itself and is no
     /// danger.
     public var charged: ByteCount

@@ -17,7 +17,7 @@ struct DeferredQueue {
     enum Outcome { case finished, unfinished, refused }
 
     private var asks: [String: Ask] = [:]
-    /// Ids that this run has scheduled, cancelled or taken over. As few as the works.
+    /// Ids that this run has scheduled, cancelled or taken over. A program has few: one for each kind of work.
     private var known: Set<String> = []
     private var order: UInt64 = 0
 

@@ -60,7 +60,7 @@ package enum Output {
                 let written = Glibc.write(descriptor, rest.baseAddress, rest.count)
                 if written < 0 && errno == EINTR { continue }
                 if written <= 0 {
-                    // Commands that print for as long as someone reads end in good order without a reader.
+                    // Output without a reader is not lost: commands that print without end stop in good order then.
                     if descriptor == STDOUT_FILENO, errno != EPIPE { lost.store(errno, ordering: .relaxed) }
                     return false
                 }

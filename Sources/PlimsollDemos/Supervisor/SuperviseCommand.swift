@@ -18,7 +18,7 @@ struct SuperviseCommand: ParsableCommand {
         String
     @Option(
         help:
-            "Directory for the supervisor's sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)"
+            "Directory for the supervisor's sockets. (default: the first in $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)"
     )
     var directory: String?
     @Option(help: "File to append every decision and outcome to, for `explain`.") var audit: String?

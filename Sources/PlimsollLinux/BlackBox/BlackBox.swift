@@ -21,9 +21,9 @@ extension ResourceManager {
     @discardableResult
     public func keepBlackBox(at path: String) throws -> String? {
         // A source of its own: a reading of the manager's would use up what was announced.
-        let events = try? LinuxPressureSource(options: .init(usesTriggers: false), kernel: HostKernel()).read(at: .zero)
-            .events
-        let box = try BoxFile(path, kernel: HostStateKernel(), kills: events?.oomKill)
+        let kills = try? LinuxPressureSource(options: .init(usesTriggers: false), kernel: HostKernel()).read(at: .zero)
+            .ownKills
+        let box = try BoxFile(path, kernel: HostStateKernel(), kills: kills)
         let writer = BoxContents.Writer(
             process: getpid(), program: BoxFile.program, version: Version.current, boot: BoxFile.boot,
             started: parts.time.wall())

@@ -131,7 +131,7 @@ extension BoxContents.Sample {
             at: reading.at, wall: turn.wall, usage: reading.usage.bytes, available: reading.available?.bytes,
             limit: reading.limit?.bytes, charged: reading.charged.bytes, volatile: reading.volatile.bytes,
             resident: reading.resident.bytes, growth: assessment.growth.bytes,
-            lazyFreed: reading.lazyFreed?.bytes ?? 0, kills: reading.events?.oomKill, level: assessment.level,
+            lazyFreed: reading.lazyFreed?.bytes ?? 0, kills: reading.ownKills, level: assessment.level,
             observed: assessment.observed, evidence: assessment.evidence, isDryRun: turn.isDryRun, tasks: tasks)
     }
 }

@@ -61,6 +61,16 @@ final class LimitLevel {
         return !isReplaced
     }
 
+    /// Returns the file with the count of processes killed in this group alone. The counts of a version 2 group also
+    /// include all groups below, and so the kills of neighbours under one limit (K25).
+    func openKillsFile(_ kernel: any Kernel, _ buffer: TextBuffer) -> KernelFile {
+        // Version 1 counts a kill in the group of the killed process, and in no other (memcg_memory_event).
+        if version == .v1 { return KernelFile(directory + "/memory.oom_control", kernel, buffer) }
+        let local = KernelFile(directory + "/memory.events.local", kernel, buffer)
+        // Linux before 5.2 has no such file.
+        return local.open() ? local : KernelFile(directory + "/memory.events", kernel, buffer)
+    }
+
     /// Returns the bytes charged here and below, page cache included; `nil` if they can't be read.
     func usage() -> Int? { usageFile.read(KernelText.bytes) }
 

@@ -18,17 +18,26 @@ final class StallWatch {
     let trigger: StallTrigger?
     private var totals: PressureReading.StallTotals?
     private var readAt: Duration?
+    /// The last numbers in the file, and the last totals returned for this or a former file.
+    private var written: PressureReading.StallTotals?, told: PressureReading.StallTotals?
+    /// Added to the numbers in the file.
+    private var shift = PressureReading.StallTotals(some: .zero)
 
     /// Tries each file by reading. Where stall accounting is off, files may exist and fail when read (K10).
-    init(_ place: GroupPlace, _ kernel: any Kernel, _ buffer: TextBuffer) {
+    ///
+    /// - Parameter former: the watch that this one replaces. The totals go on from the former ones: the difference
+    ///   between the totals of two groups is no stall (K12).
+    init(_ place: GroupPlace, _ kernel: any Kernel, _ buffer: TextBuffer, after former: StallWatch? = nil) {
         self.place = place
         var groupFailure: String?
         var found: KernelFile?
+        var first: PressureReading.StallTotals?
         switch place {
         case .hidden(let reason): groupFailure = reason
         case .directory(let directory, _):
             let own = KernelFile(directory + "/memory.pressure", kernel, buffer)
-            if own.read({ PressureReading.StallTotals($0) }) != nil {
+            first = own.read { PressureReading.StallTotals($0) }
+            if first != nil {
                 found = own
             } else {
                 groupFailure = "\(own.path): \(own.failure ?? .malformed)"
@@ -37,7 +46,8 @@ final class StallWatch {
         }
         if found == nil {
             let machine = KernelFile(Self.machinePath, kernel, buffer)
-            if machine.read({ PressureReading.StallTotals($0) }) != nil {
+            first = machine.read { PressureReading.StallTotals($0) }
+            if first != nil {
                 found = machine
             } else {
                 failure = "\(machine.path): \(machine.failure ?? .malformed)"
@@ -47,6 +57,10 @@ final class StallWatch {
         self.groupFailure = groupFailure
         file = found
         trigger = found.map { StallTrigger($0.path, kernel) }
+        (written, told) = (first, former?.told)
+        guard let former, let told, let first else { return }
+        let isSame = former.path == found?.path && first.some >= former.written?.some ?? .zero
+        shift = isSame ? former.shift : .init(some: told.some - first.some, full: told.full - first.full)
     }
 
     var path: String? { file?.path }
@@ -61,7 +75,17 @@ final class StallWatch {
 
     private func readNow(at now: Duration) -> PressureReading.StallTotals? {
         readAt = now
-        totals = file?.read { PressureReading.StallTotals($0) }
+        guard let present = file?.read({ PressureReading.StallTotals($0) }) else {
+            totals = nil
+            return nil
+        }
+        // A group that was made again counts from zero.
+        if let written, let told, present.some < written.some {
+            shift = .init(some: told.some - present.some, full: told.full - present.full)
+        }
+        written = present
+        totals = .init(some: present.some + shift.some, full: present.full + shift.full)
+        told = totals
         return totals
     }
 

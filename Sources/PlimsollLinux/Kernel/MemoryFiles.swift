@@ -115,7 +115,8 @@ extension PressureReading.EventCounts {
         self.init(high: high, max: max, oom: oom, oomKill: oomKill)
     }
 
-    /// Returns the `oom_kill` line of version 1's `memory.oom_control`; kernels before 4.13 have none.
+    /// Returns the `oom_kill` line of `memory.events.local`, `memory.events` or version 1's `memory.oom_control`.
+    /// Kernels before 4.13 have none.
     static func oomKills(_ text: Span<UInt8>) -> Int? {
         var kills: Int?
         KernelText.forEachPair(in: text) { key, value in

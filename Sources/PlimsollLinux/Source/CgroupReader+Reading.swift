@@ -24,12 +24,14 @@ extension CgroupReader {
             healthCheckedAt = now
             armEventSources()
             readResident()
+            readKills()
             if health != Health(self) { publish() }
             if !isLost { lookup.recovered() }
         }
         reading.resident = resident ?? .zero
         reading.stall = stall.totals(at: now)
         reading.events = limitEvents?.counts(at: now)
+        reading.ownKills = ownKills
         let (announced, own) = (shared.takeAnnounced(), announcement.take())
         reading.announced = announced.map { max($0, own ?? .normal) } ?? own
         updateRings(reading)
@@ -106,6 +108,8 @@ extension CgroupReader {
     }
 
     var hasResident: Bool { resident != nil }
+
+    func readKills() { ownKills = killsFile?.read { PressureReading.EventCounts.oomKills($0) } }
 
     /// Tells the loop if the kernel itself sends an event before memory is short. That is an eventfd threshold still
     /// ahead, or memory.high throttling, which reports at once. Neither helps where page cache has taken usage past the

@@ -25,6 +25,10 @@ final class CgroupReader {
     var otherFree = KernelText.unlimited
     let residentFile: KernelFile
     var resident: ByteCount?
+    /// The count of kills in the own group; `nil` without a memory controller.
+    private(set) var killsFile: KernelFile?
+    /// The last count; `nil` if it can't be read.
+    var ownKills: Int?
 
     /// Processes are moved between groups without any file event (K19). Where limits can't be watched, their changes
     /// have no event either.
@@ -75,7 +79,7 @@ final class CgroupReader {
         isLost = false
         group = ControlGroup(kernel)
         chain = LimitChain(group, kernel, buffer)
-        stall = StallWatch(group.unified, kernel, buffer)
+        stall = StallWatch(group.unified, kernel, buffer, after: stall)
         limitEvents = nil
         thresholds = nil
         throttle = nil
@@ -93,6 +97,8 @@ final class CgroupReader {
             throttle = MemoryHigh(own, kernel, buffer)
         }
         limitWatch = chain.first.map { LimitWatch(from: $0, kernel) }
+        killsFile = chain.first.map { $0.openKillsFile(kernel, buffer) }
+        readKills()
         readLimits()
         _ = stall.totals(at: now)
         armEventSources()
@@ -139,7 +145,7 @@ final class CgroupReader {
             place = .directory(tightest.directory, top: top)
         }
         guard stall.place != place || stall.isUncertain else { return }
-        stall = StallWatch(place, kernel, buffer)
+        stall = StallWatch(place, kernel, buffer, after: stall)
         // The capabilities name the file, so they are made again.
         health = Health()
     }

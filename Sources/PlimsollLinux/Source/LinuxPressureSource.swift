@@ -64,8 +64,8 @@ public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
     ///     `memory.stat` is read each time. Give the same numbers to the policy.
     ///   - setsHigh: true to set `memory.high` of the own group to a tenth, at least 32 MiB, below `memory.max`.
     ///     Running into the limit then slows down allocation instead of killing. Needs cgroup version 2 and a writable
-    ///     group (`Delegate=yes`). The earlier value is restored when `memory.max` is lifted, and when the source is
-    ///     released.
+    ///     group (`Delegate=yes`). The earlier value is never exceeded. That value is restored when `memory.max` is
+    ///     lifted, or raised so far that a tenth below is no less, and when the source is released.
     ///   - usesTriggers: true to arm a stall trigger on `memory.pressure`, so that sustained stall ends a wait. Totals
     ///     are read once a second in any case.
     public convenience init(

@@ -13,6 +13,8 @@ struct MetricsReporter {
         var labels: [MetricFamily.Label]
 
         var dimensions: [(String, String)] { labels.map { ($0.name, $0.value) } }
+        /// True if the series belongs to a registered cache or a limiter.
+        var isOfMember: Bool { labels.contains { $0.name == "cache" || $0.name == "limiter" } }
     }
 
     private let manager: ResourceManager
@@ -46,9 +48,10 @@ struct MetricsReporter {
             }
         }
         for key in unknown { gauges.removeValue(forKey: key)?.destroy() }
-        // A series that begins again, such as that of a new cache with the name of one before, counts from zero. The
-        // exporter keeps its total.
-        for key in gone { counters[key] = nil }
+        // The series of a cache or a limiter ends with the registration. A series that begins again, such as that of a
+        // new cache with the name of one before, counts from zero. The exporter keeps the total. A total of the kernel
+        // that cannot be read for a while goes on.
+        for key in gone where key.isOfMember { counters[key] = nil }
     }
 
     private mutating func record(_ key: Key, gauge value: Double) {

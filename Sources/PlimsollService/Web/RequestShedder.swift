@@ -183,7 +183,7 @@ public final class RequestShedder: Quiescable, CountingQuiescable {
         let now = running.add(1, ordering: .sequentiallyConsistent).newValue
         if now > most {
             running.subtract(1, ordering: .sequentiallyConsistent)
-            // The other one may wait in the queue, and there may be no request left whose end would admit it.
+            // Another request may wait in the queue, and no request may be left whose end would admit that one.
             if !isWaiting { queue.admitNext() }
             return .concurrency
         }

@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(.needs(obstacle == nil, "no group can be made here"))
-    func `run notices the end of the command, although its own parent ignores the ends of children`() async throws {
+    func `run notices the end of the command, although the parent of run ignores the ends of children`() async throws {
         let command = ["env", "--ignore-signal=CHLD", Self.program, "run", "--", "sh", "-c", "exit 7"]
         let child = try ChildProcess("/usr/bin/env", command, readsOutput: true, endsWithParent: true)
         await until("the end of run") { child.poll() != nil }

@@ -130,6 +130,22 @@ import Testing
         #expect(rows.map(\.kind) == [.request, .heap, .request])
     }
 
+    @Test func `K25 the recorded kills are those of the own group, so that a neighbour's kill explains no end`() throws {
+        let memory = BoxMemory(), manager = ResourceManager(source: ScriptedPressureSource(), time: .running)
+        let recorder = BoxRecorder(memory.start, of: memory, writer: BoxMemory.writer)
+        var reading = PressureReading(
+            at: .seconds(1), limit: .mebibytes(256), usage: .mebibytes(100), events: .init(oomKill: 7))
+        for (kills, end) in [(nil, 8), (3, 3)] as [(Int?, Int)] {
+            reading.ownKills = kills
+            recorder.record(RecordedTurn(reading, PressureAssessment(at: reading.at), manager.parts))
+            var contents = try memory.contents()
+            #expect(contents.samples.last?.kills == kills)
+            contents.killsAtNextStart = end
+            #expect(BoxVerdict(contents).kind == .unknown)
+            reading.at += .milliseconds(100)
+        }
+    }
+
     @Test func `C24 the next run knows that the last run was short of memory, and keeps the last record`() async throws {
         do {
             // Leaves the file as a killed run does.

@@ -23,6 +23,14 @@ import Testing
         #expect(foreign.isUncertain && foreign.memory == .hidden("\(Machines.main) does not list this process"))
     }
 
+    @Test(arguments: [EOPNOTSUPP, EACCES])
+    func `K19 a list of processes that cannot be read proves nothing: a threaded group has none`(failure: Int32) {
+        let kernel = ScriptedKernel(Machines.version2())
+        kernel.edit { $0.readRefusals[Machines.main + "/cgroup.procs"] = failure }
+        let group = ControlGroup(kernel)
+        #expect(group.memory.path == Machines.main && group.unified.path == Machines.main && !group.isUncertain)
+    }
+
     @Test func `a group that one mount shows is certain, although another mount can't be reached or shows another group`() {
         for state in [FileStatus.failed(EACCES), .directory] {
             var files = Machines.version2()

@@ -144,6 +144,22 @@ import Testing
         #expect(try ring(total: 500_000) == nil)
     }
 
+    @Test func `K9 a pressure file that reports an error announces nothing, and is opened again with the given bytes after a pause`() throws {
+        let path = Machines.main + "/memory.pressure"
+        let driver = SourceDriver(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
+        func requests() -> [String] { driver.kernel.ask { $0.written.map(\.text) } }
+        _ = try driver.read()
+        // The trigger's group was removed and made again: the file says nothing else from now on.
+        driver.set(path, "some avg10=0.00 avg60=0.00 avg300=0.00 total=900000\n")
+        driver.kernel.edit { $0.conditions[path] = Int16(POLLERR | POLLPRI) }
+        #expect(driver.wait() == .zero)
+        #expect(try driver.read(after: .milliseconds(500)).announced == nil && requests().count == 1)
+        driver.kernel.edit { $0.conditions[path] = nil }
+        for _ in 0..<3 { #expect(try driver.read(after: .seconds(1)).announced == nil) }
+        #expect(requests() == ["some 200000 2000000\0", "some 200000 2000000\0"])
+        #expect(driver.source.capabilities["announced"]?.isLive == true)
+    }
+
     @Test func `a FIFO that appears later is found`() throws {
         let driver = SourceDriver(Machines.version2(), environment: .init(watch: "/run/later"))
         #expect(driver.source.capabilities["announced"]?.isLive == false)

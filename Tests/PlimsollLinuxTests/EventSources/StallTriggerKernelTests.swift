@@ -126,6 +126,44 @@ struct StallTriggerKernelTests {
         #expect(driver.source.capabilities["stall trigger"]?.isLive == false && kernel.ask { $0.written.isEmpty })
     }
 
+    private func totals(_ microseconds: Int) -> String {
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=\(microseconds)\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=\(microseconds / 2)\n"
+    }
+
+    @Test func `K12 K15 stall is read at a new limit's group, and the difference to that group's total is no stall`() throws {
+        let driver = SourceDriver(Machines.version2()), box = Machines.box + "/memory.pressure"
+        driver.set(stall, totals(2_000_000))
+        driver.set(box, totals(900_000_000))
+        var assessor = PressureAssessor()
+        let before = try driver.read(after: .seconds(10))
+        #expect(before.stall == .init(some: .seconds(2), full: .seconds(1)))
+        #expect(assessor.assess(before).level == .normal)
+        driver.set(Machines.box + "/memory.max", "\(400 * Machines.mib)\n")
+        let moved = try driver.read(after: .seconds(10))
+        #expect(moved.limit == .mebibytes(400) && driver.source.capabilities["stall"]?.detail == box)
+        #expect(moved.stall == before.stall)
+        let assessment = assessor.assess(moved)
+        #expect(assessment.stallShare == 0 && assessment.level == .normal, "ten seconds of stall would be a warning")
+        driver.set(box, totals(900_400_000))
+        #expect(try driver.read(after: .seconds(1)).stall == .init(some: .milliseconds(2400), full: .milliseconds(1200)))
+        // And back, where the own group's total has gone on meanwhile.
+        driver.set(stall, totals(5_000_000))
+        driver.set(Machines.box + "/memory.max", "max\n")
+        let back = try driver.read(after: .seconds(10))
+        #expect(back.limit == .mebibytes(512) && back.stall?.some == .milliseconds(2400))
+    }
+
+    @Test func `K12 the total of a group that was made again goes on from the former one`() throws {
+        let driver = SourceDriver(Machines.version2())
+        driver.set(stall, totals(60_000_000))
+        #expect(try driver.read(after: .seconds(1)).stall?.some == .seconds(60))
+        for total in [100, 300_100] {
+            driver.set(stall, totals(total))
+            _ = try driver.read(after: .seconds(1))
+        }
+        #expect(try driver.read().stall?.some == .milliseconds(60_300))
+    }
+
     @Test func `K15 a short ancestor is noticed while the group is calm`() throws {
         let driver = SourceDriver(Machines.version2(max: "max", parentMax: "\(128 * Machines.mib)"))
         let reading = try driver.read()

@@ -31,6 +31,34 @@ import Testing
         #expect(try SourceDriver(Machines.hybrid()).read().lazyFreed == nil)
     }
 
+    @Test func `K25 a neighbour's kill under a shared limit is not counted as a kill in the own group`() throws {
+        func kills(_ count: Int) -> String { "low 0\nhigh 0\nmax 0\noom 0\noom_kill \(count)\n" }
+        let local = Machines.main + "/memory.events.local"
+        let driver = SourceDriver(Machines.version2(max: "max", parentMax: "\(256 * mib)").merging([local: kills(2)]) { $1 })
+        #expect(try driver.read().ownKills == 2)
+        // The limit is the parent's, whose events include those of all groups below.
+        driver.set(Machines.box + "/memory.events", kills(7))
+        let after = try driver.read(after: .seconds(1))
+        #expect(after.events?.oomKill == 7 && after.ownKills == 2)
+        driver.set(local, kills(3))
+        #expect(try driver.read(after: .seconds(1)).ownKills == 3)
+    }
+
+    @Test func `K25 without a count of its own, the kills of a group are those of the group and below, not of the limiting parent`() throws {
+        // Linux before 5.2.
+        var files = Machines.version2(max: "max", parentMax: "\(256 * mib)")
+        files[Machines.main + "/memory.events"] = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 2\n"
+        files[Machines.box + "/memory.events"] = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 7\n"
+        let old = try SourceDriver(files).read()
+        #expect(old.events?.oomKill == 7 && old.ownKills == 2)
+        // Version 1 counts a kill in the killed process's own group alone, so the parent knows nothing of it.
+        files = Machines.hybrid(limit: "9223372036854771712", parentLimit: "\(256 * mib)")
+        files[Machines.v1Group + "/memory.oom_control"] = "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"
+        let version1 = try SourceDriver(files).read()
+        #expect(version1.limit == .mebibytes(256) && version1.events?.oomKill == 0 && version1.ownKills == 5)
+        #expect(try SourceDriver(Machines.processFiles).read().ownKills == nil)
+    }
+
     @Test func `T18 a group filled with volatile pages shows no level, and the event sources do not promise to notify`() throws {
         let driver = SourceDriver(Machines.hybrid())
         var assessor = PressureAssessor()

@@ -242,6 +242,28 @@ import Testing
         #expect(try reportedMisses(after: 2) == 7)
     }
 
+    @Test func `a total of the kernel that cannot be read for a while goes on from there`() async throws {
+        let source = ScriptedPressureSource(), manager = ResourceManager(source: source)
+        manager.isDryRun = true
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            let factory = TestMetrics()
+            var reporter = MetricsReporter(manager, factory)
+            let steps: [(high: Int?, reported: Int64)] = [(5, 5), (nil, 5), (7, 7)]
+            for step in steps {
+                let events = step.high.map { PressureReading.EventCounts(high: $0) }
+                source.push(
+                    PressureReading(at: .zero, boundary: .maximum, limit: .mebibytes(1000), usage: .mebibytes(100), events: events))
+                await until { manager.status.memory?.events == events }
+                reporter.report()
+                let total = try factory.expectCounter("plimsoll_group_events_total", [("event", "high")]).totalValue
+                #expect(total == step.reported)
+            }
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+    }
+
     @Test func `a total of the page does not fall when a cache leaves, and counts on from there`() async {
         let manager = ResourceManager(source: ScriptedPressureSource()), pages = AdminPages(manager)
         let caches = (0..<2).map { _ in PurgeableCache<Int, Int>("twin", cost: { _, _ in 1 }) }

@@ -121,7 +121,7 @@ import Testing
         #expect(calls.all == ["invalidation", "1 invalid", "end", "2", "invalidation", "3 invalid", "end"])
     }
 
-    @Test func `what a removal listener removes during an invalidation, or in a task of its own, is not invalid`() async {
+    @Test func `an entry that a removal listener removes during an invalidation, or in a new task, is not invalid`() async {
         let cache = cache(), other = self.cache(), calls = Log<String>(), tasks = Log<Task<Void, Never>>()
         other.onRemovalNotice { key, _, notice in calls.add(notice.isInvalid ? "\(key) invalid" : "\(key)") }
         other.insert("a", forKey: 1)

@@ -428,6 +428,24 @@ import Testing
         for tasks in [first, second] { tasks.detach() }
     }
 
+    @Test func `an operator's request expires the tasks of scenes as well, and names those that do not end`() {
+        let manager = manager(), scene = manager.parts.sceneTasks.make(), reasons = Log<ExpirationReason>()
+        let quick = scene.begin(
+            "quick", #fileID, #line,
+            handler: .blocking { task, reason in
+                reasons.add(reason)
+                task.end()
+            })
+        let first = manager.expireBackgroundTasks(.operator, within: .seconds(5))
+        #expect(first.isEmpty && reasons.all == [.operator] && !quick.isActive)
+        let stuck = [
+            manager.beginBackgroundTask("process") { _, _ in }, scene.begin("scene", #fileID, #line, handler: nil),
+        ]
+        #expect(manager.expireBackgroundTasks(.operator, within: .zero) == ["process", "scene"])
+        for task in stuck { #expect(!task.isActive) }
+        scene.detach()
+    }
+
     @Test(arguments: [(1, 100), (10, 1000), (20, 2000), (60, 2000)])
     func `a tenth of a shutdown, and at most two seconds, are kept for cancelled work`(seconds: Int, reserve: Int) {
         #expect(ResourceManager.shutdownReserve(of: .seconds(seconds)) == .milliseconds(reserve))

@@ -290,7 +290,7 @@ import Testing
         #expect(alarms.pending == 0)
     }
 
-    @Test func `a listener that is replaced is released after the lock, so that its end may use the registry`() {
+    @Test func `a listener that is replaced is released after the lock, so that captured objects may use the registry`() {
         final class Captured: Sendable {
             let registry: BackgroundTaskRegistry, ends: Counter
             init(_ registry: BackgroundTaskRegistry, _ ends: Counter) { (self.registry, self.ends) = (registry, ends) }

@@ -102,7 +102,7 @@ import Testing
         #expect(second.persist(in: store) == nil && second.claim().map(\.bytes) == [[1]])
     }
 
-    @Test func `a sink that is replaced is released after the lock, so that its end may use the store`() {
+    @Test func `a sink that is replaced is released after the lock, so that captured objects may use the store`() {
         final class Captured: Sendable {
             let handovers: HandoverStore, ends: Counter
             init(_ handovers: HandoverStore, _ ends: Counter) { (self.handovers, self.ends) = (handovers, ends) }

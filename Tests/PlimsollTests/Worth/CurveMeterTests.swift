@@ -53,7 +53,9 @@ import Testing
             return UInt32(low)
         }
         let bytes = 20_000 * 100, curve = curve(requests, upTo: bytes, meanCost: 100) { _ in 100 }
-        #expect(curve.isReliable && curve.points.count == CurveMeter.sizes.count)
+        // The curve ends where all that was requested fits, by an estimate.
+        let most = min(bytes, Set(requests).count * 100)
+        #expect(curve.isReliable && Double(curve.points.last?.bytes ?? 0) > 0.7 * Double(most))
         var errors: [Double] = []
         // Checks every other size, because each check fills a cache of that size.
         for point in curve.points.enumerated().filter({ $0.offset % 2 == 0 }).map(\.element) {

@@ -23,7 +23,7 @@ enum Budgets: String, CaseIterable, ExpressibleByArgument {
     var count: Bool { self == .limit || self == .largest }
 }
 
-/// The least that a middleware can cost.
+/// A middleware that does nothing, and so has the least cost of any.
 struct EmptyMiddleware<Context: RequestContext>: RouterMiddleware {
     @concurrent func handle(
         _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response

@@ -138,8 +138,8 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
         if let loads = ownLoads, loads.isBusy { loads.revoke(key) }
     }
 
-    /// The loads of this process. `nil` in a forked child: a thread that does not exist there may hold their lock, or
-    /// have begun a load, for ever.
+    /// The loads of this process; `nil` in a forked child. A thread that does not exist there may hold the lock of the
+    /// loads for ever, or have begun a load that never ends.
     var ownLoads: SingleFlight<Key, Value>? { store.isForked ? nil : loads }
 
     /// Removes and returns the value under `key`; `nil` if there was none, or if the kernel took it.
