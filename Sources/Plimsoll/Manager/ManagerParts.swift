@@ -276,7 +276,8 @@ package final class SceneTasks: Sendable {
             }
         }
         let names = process.expireAndWait(reason, within: grace)
-        for tasks in scenes where tasks.hasLiveTasks {
+        // Where a sweep is under way, no task begins. Where none is, the live tasks are later ones, which were not asked.
+        for tasks in scenes where tasks.gate.withLock({ $0.sweep != nil }) {
             _ = tasks.expireAndWait(reason, within: max(.zero, deadline - alarms.heartbeat.running))
         }
         // The thread that gives tasks up tells the names a moment later.

@@ -210,8 +210,9 @@ public final class ExclusiveResource: Sendable {
         try await body()
         state.withLock { state in
             guard state.turn == turn else { return }
-            // Another process may have held the resource after the lease had run out.
-            if hasExpired(state) { state.epoch += 1 }
+            // Another process may have held the resource after the lease had run out. An acquisition under way has a
+            // new epoch already.
+            if state.phase != .acquiring, hasExpired(state) { state.epoch += 1 }
             state.leasedAt = asked
         }
     }

@@ -35,10 +35,10 @@ struct LifecycleStages: Sendable {
         case (.active, .inactive): [pause(.inactive)]
         case (.background, .inactive): [stage { tasks.enterForeground() }, keeping.reacquire]
         case (_, .notRunning):
-            // Background tasks that are asked to stop may need work of a leased class. After that, leased classes stop
-            // as well: their changes belong to the last save (C22).
+            // Background tasks that are asked to stop, and the release of resources, may need work of a leased class.
+            // After that, leased classes stop as well: their changes belong to the last save (C22).
             [
-                pause(.inactive), keeping.blocking(expireTasks), pause(.notRunning), keeping.release, drain,
+                pause(.inactive), keeping.blocking(expireTasks), keeping.release, pause(.notRunning), drain,
                 keeping.save, endingSaves.stage,
             ]
         default: []
@@ -56,7 +56,8 @@ struct LifecycleStages: Sendable {
         case (.active, .inactive): [pause(.inactive), keeping.saveOnLeaving]
         case (_, .inactive): [pause(.inactive)]
         case (_, .active): [pause(.active)]
-        case (_, .notRunning): [keeping.scrubAll, keeping.end]
+        // The store that records the end may need a secret.
+        case (_, .notRunning): [keeping.end, keeping.scrubAll]
         default: []
         }
     }

@@ -247,7 +247,12 @@ public final class ConcurrencyLimiter: Quiescable, WorkingMember {
         let moved: (sweep: LimiterState<Waiter>.Sweep, now: Duration)? = state.withLock { state in
             let old = gates.current
             move()
-            guard state.waiting > 0, gates.current !== old else { return nil }
+            guard gates.current !== old else { return nil }
+            guard state.waiting > 0 else {
+                // A sweep that is due by the former clock no longer counts.
+                _ = state.moveClock(by: .zero)
+                return nil
+            }
             let now = alarms(at: gate).heartbeat.running
             return state.moveClock(by: now - alarms(at: old).heartbeat.running).map { ($0, now) }
         }

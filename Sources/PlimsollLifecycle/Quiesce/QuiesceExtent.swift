@@ -125,8 +125,8 @@ struct QuiesceInputs: Hashable {
     /// Returns the extent for members with or without a lease on their class of work.
     ///
     /// A lease keeps a class of work going when the life cycle pauses others (C34). A lease has no effect on the way
-    /// back from a freeze, which takes only moments, or in a process that has ended. When memory is short, leased
-    /// members are narrowed as all others are.
+    /// back from a freeze, which takes only moments, or from right before the last save of a process that ends. When
+    /// memory is short, leased members are narrowed as all others are.
     func extent(isLeased: Bool) -> QuiesceExtent {
         let share: QuiesceExtent.Share =
             if isQuiescing {

@@ -14,7 +14,7 @@ import Synchronization
 /// | active, or a life cycle that is not driven | open | open |
 /// | inactive, suspended | paused | open |
 /// | background | background | open |
-/// | not running any more | paused | paused |
+/// | from right before the last save at the end | paused | paused |
 /// | on the way back from a freeze | held | held |
 ///
 /// In addition, a shortage of memory narrows all members to a share.

@@ -67,8 +67,9 @@ final class LimitLevel {
         // Version 1 counts a kill in the group of the killed process, and in no other (memcg_memory_event).
         if version == .v1 { return KernelFile(directory + "/memory.oom_control", kernel, buffer) }
         let local = KernelFile(directory + "/memory.events.local", kernel, buffer)
-        // Linux before 5.2 has no such file.
-        return local.open() ? local : KernelFile(directory + "/memory.events", kernel, buffer)
+        // Linux before 5.2 has no such file. A file that can't be opened for now is tried again at each reading.
+        let isThere = local.open() || local.failure?.isLasting == false
+        return isThere ? local : KernelFile(directory + "/memory.events", kernel, buffer)
     }
 
     /// Returns the bytes charged here and below, page cache included; `nil` if they can't be read.

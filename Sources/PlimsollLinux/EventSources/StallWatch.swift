@@ -22,6 +22,8 @@ final class StallWatch {
     private var written: PressureReading.StallTotals?, told: PressureReading.StallTotals?
     /// Added to the numbers in the file.
     private var shift = PressureReading.StallTotals(some: .zero)
+    /// The file of the last totals returned, the numbers in that file, and the shift; of this or a former watch.
+    private var last: (path: String, written: PressureReading.StallTotals, shift: PressureReading.StallTotals)?
 
     /// Tries each file by reading. Where stall accounting is off, files may exist and fail when read (K10).
     ///
@@ -57,10 +59,13 @@ final class StallWatch {
         self.groupFailure = groupFailure
         file = found
         trigger = found.map { StallTrigger($0.path, kernel) }
-        (written, told) = (first, former?.told)
-        guard let former, let told, let first else { return }
-        let isSame = former.path == found?.path && first.some >= former.written?.some ?? .zero
-        shift = isSame ? former.shift : .init(some: told.some - first.some, full: told.full - first.full)
+        (written, told, last) = (first, former?.told, former?.last)
+        guard let told, let first else { return }
+        if let last, last.path == found?.path, first.some >= last.written.some {
+            shift = last.shift
+        } else {
+            shift = .init(some: told.some - first.some, full: told.full - first.full)
+        }
     }
 
     var path: String? { file?.path }
@@ -86,6 +91,7 @@ final class StallWatch {
         written = present
         totals = .init(some: present.some + shift.some, full: present.full + shift.full)
         told = totals
+        last = file.map { ($0.path, present, shift) }
         return totals
     }
 

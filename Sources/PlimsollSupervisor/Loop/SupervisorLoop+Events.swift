@@ -53,7 +53,8 @@ extension SupervisorLoop {
             // The statements of a closed link may no longer be true.
             run.forgetLink()
             useNextLink(of: run)
-            // Without a link no message would ever end the background. A service that loses its supervisor comes back.
+            // Without a link no message would ever end the background. A service that was ordered there comes back. One
+            // that went by itself counts as in front until a link says otherwise.
             if run.peer == nil, run.unit.role == .foreground, run.state == .running { run.backgroundSince = nil }
         case .message(let peer, let message, let number):
             guard let run = byName[peer.unit], run.isAlive, peer.id > run.messages.peersBefore else { return }

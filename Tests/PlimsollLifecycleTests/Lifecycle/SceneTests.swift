@@ -416,6 +416,8 @@ import Testing
         await a.disconnect(cause: .operator)
         await until("the manager is at rest") { threads.busy == 0 }
         #expect(observers.count == before)
+        a.onMemoryWarning { _ in }
+        #expect(observers.count == before, "the scene has ended")
     }
 
     @Test func `C94 C97 a leaving scene's background tasks stop before the last save, and the clean-up comes last`() async throws {

@@ -154,6 +154,19 @@ import Testing
         lease.cancel()
     }
 
+    @Test func `C34 the release of a resource at termination may use a leased class of work`() async throws {
+        let released = Counter(), lifecycle = lifecycle
+        let limiter = ConcurrencyLimiter("election", limit: 4, waitingWhilePausedAtMost: .zero, workClass: "election")
+        lifecycle.pausables.add(limiter)
+        let lease = lifecycle.pausables.lease("election", admitting: "election")
+        try lifecycle.exclusive.add(
+            ExclusiveResource(
+                "leader", release: { try await limiter.run { released.add(1) } }, reacquire: { _ in }))
+        try await lifecycle.launch()
+        #expect(await lifecycle.terminate().isClean && released.value == 1)
+        lease.cancel()
+    }
+
     @Test func `C34 a leased ticker goes on and is not waited for`() async throws {
         let held = Latch(), began = Counter(), lifecycle = lifecycle
         lifecycle.pausables.add(

@@ -52,6 +52,31 @@ import Testing
         #expect(lifecycle.lastScrub?.reason == .termination)
     }
 
+    /// A store that needs a secret to write.
+    private struct SealingStore: StateStore {
+        struct NoKey: Error {}
+
+        let base = MemoryStateStore(), key: Secret
+
+        func write(_ name: String, _ bytes: [UInt8]) throws {
+            if key.isWiped { throw NoKey() }
+            try base.write(name, bytes)
+        }
+
+        func read(_ name: String) throws -> [UInt8]? { try base.read(name) }
+        func remove(_ name: String) throws { try base.remove(name) }
+    }
+
+    @Test func `C24 C44 a store that needs a secret to write records the end in good order`() async throws {
+        let store = SealingStore(key: lifecycle.keep(try SecretTests.secret(keepsInBackground: true)))
+        lifecycle.countLaunches(in: store)
+        try await lifecycle.launch()
+        #expect(await lifecycle.terminate().isClean && store.key.isWiped)
+        let next = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper).lifecycle
+        next.countLaunches(in: store.base)
+        #expect(next.preservation.restore().previousRun == .clean)
+    }
+
     @Test func `C45 a hanging hook is named at the end of the budget, and keeps no secret`() async throws {
         let key = lifecycle.keep(try SecretTests.secret())
         let stuck = Parker()

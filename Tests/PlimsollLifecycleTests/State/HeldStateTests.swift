@@ -54,6 +54,18 @@ import Testing
         #expect(throws: ExclusiveResourceError(resource: "leader", reason: .stale(epoch: 1, current: 2))) { try lease.check(1) }
     }
 
+    @Test func `T29 a renewal during an acquisition leaves the epoch that the acquisition has`() async throws {
+        let leases = Log<ExclusiveResource>()
+        let lease = ExclusiveResource(
+            "leader", lease: .seconds(15), isHeld: false, release: {},
+            reacquire: { _ in for lease in leases.all { try await lease.renew {} } })
+        leases.add(lease)
+        try lifecycle.exclusive.add(lease)
+        stage.clock.advance(by: .seconds(20))
+        try await lease.acquire()
+        #expect(lease.epoch == 2 && lease.isCurrent(2))
+    }
+
     @Test func `C41 changes recorded during a failing save come after the changes put back`() async throws {
         struct Full: Error {}
         let value = Mutex<[UInt8]>([]), store = SlowStore(), lifecycle = lifecycle

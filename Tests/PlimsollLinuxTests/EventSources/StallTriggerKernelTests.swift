@@ -153,6 +153,18 @@ struct StallTriggerKernelTests {
         #expect(back.limit == .mebibytes(512) && back.stall?.some == .milliseconds(2400))
     }
 
+    @Test func `K15 stall of the limiting group counts while the own group is looked up again`() throws {
+        let driver = SourceDriver(Machines.version2(max: "max", parentMax: "536870912"))
+        let box = Machines.box + "/memory.pressure"
+        driver.set(box, totals(2_000_000))
+        #expect(try driver.read(after: .seconds(10)).stall?.some == .seconds(2))
+        // Another text, and the same group.
+        driver.set("/proc/self/cgroup", "1:name=other:/x\n0::/box/main\n")
+        driver.set(box, totals(2_800_000))
+        for _ in 0..<2 { _ = try driver.read(after: .seconds(10)) }
+        #expect(try driver.read().stall?.some == .milliseconds(2800))
+    }
+
     @Test func `K12 the total of a group that was made again goes on from the former one`() throws {
         let driver = SourceDriver(Machines.version2())
         driver.set(stall, totals(60_000_000))

@@ -443,6 +443,15 @@ import Testing
         ]
         #expect(manager.expireBackgroundTasks(.operator, within: .zero) == ["process", "scene"])
         for task in stuck { #expect(!task.isActive) }
+        // A task that begins after those of its scene were asked is not asked, nor waited for.
+        let later = Log<BackgroundTask>()
+        let early = manager.beginBackgroundTask("early") { task, _ in
+            later.add(scene.begin("later", #fileID, #line, handler: nil))
+            task.end()
+        }
+        #expect(manager.expireBackgroundTasks(.operator, within: .seconds(5)).isEmpty && !early.isActive)
+        #expect(later.all.map(\.isActive) == [true])
+        for task in later.all { task.end() }
         scene.detach()
     }
 

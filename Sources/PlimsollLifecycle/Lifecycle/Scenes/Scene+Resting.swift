@@ -124,7 +124,13 @@ extension Scene {
         let registration = lifecycle.observeWarnings("scene \(id)") { [weak self] event in
             if self?.state == .active { body(event) }
         }
-        contents.withLock { $0.warnings.append(registration) }
+        let isEnding = contents.withLock { contents in
+            guard contents.wanted > .notRunning else { return true }
+            contents.warnings.append(registration)
+            return false
+        }
+        // The list of a scene that ends may have been emptied already.
+        if isEnding { registration.cancel() }
         return Registration(close: registration.cancel) { [weak self] in
             let gone = self?.contents.withLock { $0.warnings.remove(identicalTo: registration) }
             withExtendedLifetime(gone) {}
