@@ -21,9 +21,12 @@ struct ThroughputCommand: ParsableCommand {
         defer { for server in servers { _ = server.end() } }
         var rates: [[Double]] = []
         for turn in 0...turns {
-            let order = turn % 2 == 0 ? servers.indices.reversed() : Array(servers.indices)
+            // Each server is loaded as often in each place.
             var rate = [Double](repeating: 0, count: servers.count)
-            for index in order { rate[index] = try load(servers[index], seconds) }
+            for place in servers.indices {
+                let index = (place + turn) % servers.count
+                rate[index] = try load(servers[index], seconds)
+            }
             // The first turn warms up.
             guard turn > 0 else { continue }
             rates.append(rate)
