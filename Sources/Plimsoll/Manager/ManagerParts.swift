@@ -276,7 +276,7 @@ package final class SceneTasks: Sendable {
             }
         }
         let names = process.expireAndWait(reason, within: grace)
-        // Where a sweep is under way, no task begins. Where none is, the live tasks are later ones, which were not asked.
+        // No task begins during a sweep. After the sweep's end, live tasks are later ones, which were not asked.
         for tasks in scenes where tasks.gate.withLock({ $0.sweep != nil }) {
             _ = tasks.expireAndWait(reason, within: max(.zero, deadline - alarms.heartbeat.running))
         }

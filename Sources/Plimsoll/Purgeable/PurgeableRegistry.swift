@@ -39,8 +39,8 @@ package final class PurgeableRegistry: Sendable {
         private let restriction = Atomic<Bool>(false)
         /// Gate of the lifting at the end of the registration.
         private let lastLifting = CallGate()
-        /// Bytes held at the last query, by a pass, a status or the application. Relaxed: a number on its own, for a
-        /// status, the last line of a process and a record of the turns.
+        /// Bytes held at the last query of a pass or a status, or of `heldBytes(in:)` for an application's purgeable.
+        /// Relaxed: a number on its own, for a status, the last line of a process and a record of the turns.
         let held = Atomic<Int>(0)
         /// Part of the held bytes that the purgeable may be asked for. Relaxed, as `held`.
         let offered = Atomic<Int>(0)

@@ -36,6 +36,17 @@ import Testing
             }, restore: { _ in })
     }
 
+    /// Enters `limiter` with a request that counts in `began`, and counts in `changed` once `held` is open.
+    private static func request(
+        to limiter: ConcurrencyLimiter, _ began: Counter, until held: Latch, _ changed: Counter
+    ) async throws {
+        try await limiter.run {
+            began.add(1)
+            await held.wait()
+            changed.add(1)
+        }
+    }
+
     private func tick(_ began: Counter) async {
         stage.clock.advance(by: .seconds(1))
         await until { began.value != 0 }
@@ -60,11 +71,7 @@ import Testing
         lifecycle.pausables.add(limiter)
         preserve(changed)
         try await lifecycle.launch()
-        async let request: Void = limiter.run {
-            began.add(1)
-            await held.wait()
-            changed.add(1)
-        }
+        async let request: Void = Self.request(to: limiter, began, until: held, changed)
         await until("the request is inside") { began.value == 1 }
         async let report = lifecycle.enterBackground(cause: .operator)
         await until("the wait for the request") { limiter.isAwaited || !saved.all.isEmpty }
@@ -132,11 +139,7 @@ import Testing
         let lease = lifecycle.pausables.lease("billing", admitting: "billing")
         preserve(changed)
         try await lifecycle.launch()
-        async let request: Void = limiter.run {
-            began.add(1)
-            await held.wait()
-            changed.add(1)
-        }
+        async let request: Void = Self.request(to: limiter, began, until: held, changed)
         await until("the request is inside") { began.value == 1 }
         // A background task that is asked to stop may still use the leased class.
         let task = stage.manager.beginBackgroundTask("invoices") { task, _ in
